@@ -336,10 +336,11 @@ class Trigger:
         suspend_and_retry_on_error: the server's switch: suspend rather than leave documents in
             doubt when the history or the resolver is down.
         suspend_on_failure: the trigger's own switch for the same; either is enough.
-        max_delivery_count: a JMS message that was delivered this number of times is rejected (R2).
+        max_delivery_count: a JMS message that was delivered this number of times is rejected (R2);
+            a messaging trigger does not have it.
         max_redelivery_count: a document of a messaging trigger that was delivered again this number
             of times is rejected (R2, too); None for no limit, as in the systems that the rules come
-            from.
+            from. A JMS trigger does not have it.
         in_batch: what later copies of a new key in one batch are: `duplicate`, `in_doubt` or `new`;
             None leaves it to the processing mode and the resolver.
         expiry: `until_purged` (an entry counts until a purge removes it) or `exact` (until its time
@@ -1620,7 +1621,8 @@ class History:
             (timestamp[us, UTC]).
 
         Raises:
-            ConfigError: [DH-CONFIG] the status or the part is none.
+            ConfigError: [DH-CONFIG] the status or the part is none, or the history has no trigger
+                of that name.
             SchemaError: [DH-SCHEMA] the keys are none.
         """
     def triggers(self) -> list[str]:
@@ -1659,8 +1661,8 @@ class History:
             (files) that went.
 
         Raises:
-            ConfigError: [DH-CONFIG] the trigger's settings are not those that the history keeps, or
-                `now` is doubtful (see `force`).
+            ConfigError: [DH-CONFIG] the history has no trigger of that name, the trigger's settings
+                are not those that the history keeps, or `now` is doubtful (see `force`).
             LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
             ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
         """
@@ -1707,6 +1709,7 @@ class History:
             delivery `delivery:received` and `delivery:sent`.
 
         Raises:
+            ConfigError: [DH-CONFIG] the history has no trigger of that name.
             LockedError: [DH-LOCKED] another writer held it for longer than `lock_timeout`.
             ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
             FailedError: [DH-FAILED] an earlier write failed.
@@ -1773,6 +1776,7 @@ class History:
             The number of bytes checked.
 
         Raises:
+            ConfigError: [DH-CONFIG] the history has no trigger of that name.
             CorruptError: [DH-CORRUPT] a file is damaged; the text names it and the place.
         """
     @overload
@@ -1797,6 +1801,8 @@ class History:
             `bytes`, `segments`).
 
         Raises:
+            ConfigError: [DH-CONFIG] the history has no trigger of that name; one that is about to
+                begin is given as a `Trigger`, and has no entries.
             StorageError: [DH-IO] the operating system refused a file operation.
             CorruptError: [DH-CORRUPT] a file of the history is damaged.
             StateError: [DH-STATE] the history is closed.
@@ -1824,6 +1830,8 @@ class History:
             `bytes`, `segments`).
 
         Raises:
+            ConfigError: [DH-CONFIG] the history has no trigger of that name; one that is about to
+                begin is given as a `Trigger`, and has no entries.
             StorageError: [DH-IO] the operating system refused a file operation.
             CorruptError: [DH-CORRUPT] a file of the history is damaged.
             StateError: [DH-STATE] the history is closed.

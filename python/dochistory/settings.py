@@ -51,6 +51,8 @@ _KINDS: dict[type, tuple[type, ...]] = {bool: _BOOLEAN, int: _INTEGER, dt.timede
 _TYPES = {name: _KINDS.get(type(getattr(dh.Trigger("any"), name)), _TEXT) for name in dh.Trigger.FIELDS[1:]}
 """The types that a setting has in a file: those of its default."""
 
+_TYPES["max_redelivery_count"] = _INTEGER
+
 SETTINGS = frozenset(_TYPES)
 """The names of a trigger's settings, without `name`."""
 
@@ -69,7 +71,8 @@ def stored_settings(history: dh.History, trigger: str) -> dict[str, Any]:
     Returns:
         dict: `kind` and `history_time_to_live`, for `Trigger`; empty if the history has none.
     """
-    found: Mapping[str, Any] = history.stats(trigger)
+    # As a trigger: one that is about to begin is no mistake.
+    found: Mapping[str, Any] = history.stats(dh.Trigger(trigger))
     return {name: found[name] for name in _STORED if found[name]}
 
 
@@ -181,7 +184,9 @@ def trigger_from_text(name: str, settings: Mapping[str, str]) -> dh.Trigger:
     try:
         return dh.Trigger(name, **read)
     except (dh.ConfigError, TypeError, ValueError, OverflowError) as error:
-        culprit = next((one for one, value in read.items() if one != "resolver" and not _is_accepted(one, value)), "")
+        kind = _kind(read)
+        refused = (one for one, value in read.items() if one != "resolver" and not _is_accepted(one, value, kind))
+        culprit = next(refused, "")
         raise dh.ConfigError(f"[DH-CONFIG] {culprit + ': ' if culprit else ''}{_bare(error)}") from error
 
 
@@ -302,7 +307,8 @@ class _File:
             self.check_type((*place, name), value, _TYPES[name])
 
     def trigger(self, name: str, defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> dh.Trigger:
-        merged = {**defaults, **settings}
+        kind = _kind({**defaults, **settings})
+        merged = {**{one: value for one, value in defaults.items() if not _is_foreign(one, value, kind)}, **settings}
         if "resolver" in merged:
             place = ("triggers", name, "resolver") if "resolver" in settings else ("defaults", "resolver")
             merged["resolver"] = self._resolver(place, merged["resolver"])
@@ -315,7 +321,7 @@ class _File:
         """The place of the setting that a trigger refuses; the trigger itself, if it is not a single one."""
         for table, place in ((settings, ("triggers", name)), (defaults, ("defaults",))):
             for setting, value in table.items():
-                if setting != "resolver" and not _is_accepted(setting, value):
+                if setting != "resolver" and not _is_accepted(setting, value, _kind({**defaults, **settings})):
                     return (*place, setting)
         return ("triggers", name)
 
@@ -334,8 +340,21 @@ def _has(content: Any, place: _Place) -> bool:
     return True
 
 
-def _is_accepted(setting: str, value: Any) -> bool:
-    alone: dict[str, Any] = {setting: value}
+def _kind(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting `kind`, which decides what other settings there are; nothing if it is absent or wrong."""
+    kind = settings.get("kind")
+    return {} if kind is None or not _is_accepted("kind", kind, {}) else {"kind": kind}
+
+
+def _is_foreign(setting: str, value: Any, kind: Mapping[str, Any]) -> bool:
+    """Whether only triggers of another kind accept this setting: a default for those is none for this one."""
+    if setting in ("kind", "resolver") or _is_accepted(setting, value, kind):
+        return False
+    return any(_is_accepted(setting, value, {"kind": other}) for other in ("messaging", "jms"))
+
+
+def _is_accepted(setting: str, value: Any, kind: Mapping[str, Any]) -> bool:
+    alone: dict[str, Any] = {**kind, setting: value}
     try:
         dh.Trigger("one", **alone)
     except (dh.ConfigError, TypeError, ValueError, OverflowError):

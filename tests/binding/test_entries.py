@@ -54,7 +54,7 @@ def test_a_range_of_time_holds_what_began_in_it(
 
 def test_a_part_that_there_is_not_is_refused(history: dh.History) -> None:
     with pytest.raises(dh.ConfigError, match="there is no part 3 of 3"):
-        history.entries("orders", part=(3, 3))
+        history.entries(trigger(), part=(3, 3))
     with pytest.raises(dh.ConfigError, match="since is 'today'; allowed is a datetime with a time zone"):
         history.entries("orders", since="today")  # type: ignore[arg-type]
 

@@ -243,7 +243,7 @@ def test_rows_that_are_not_the_claims_are_refused(history: dh.History) -> None:
     for rows in strangers:
         with pytest.raises(dh.StateError):
             claim.complete(rows=rows)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"rows are \['0'\]"):
         claim.complete(rows=["0"])  # type: ignore[list-item]
     claim.complete(rows=pa.array([2, 0]))
     claim.complete(rows=pa.chunked_array([[0], [2]]))

@@ -33,10 +33,16 @@ FULL = {
     "max_delivery_count": 7,
     "in_batch": "new",
     "expiry": "exact",
-    "max_redelivery_count": 5,
     "complete_resolved": False,
     "without_ids": "in_doubt",
 }
+OF_MESSAGES: dict[str, object] = {"max_redelivery_count": 5}
+"""What a trigger of kind `jms` does not have."""
+
+
+def with_kind(setting: str) -> dict[str, Any]:
+    """The kind that has this setting."""
+    return {"kind": "jms"} if setting == "max_delivery_count" else {}
 
 
 @pytest.mark.parametrize("settings", [{}, FULL], ids=["defaults", "everything"])
@@ -55,11 +61,12 @@ def test_it_tells_its_settings() -> None:
     assert {name: getattr(one, name) for name in FULL} == FULL
 
 
-@pytest.mark.parametrize("setting", FULL)
+@pytest.mark.parametrize("setting", FULL | OF_MESSAGES)
 def test_triggers_differ_by_every_setting(setting: str) -> None:
-    one = dh.Trigger("orders", **{setting: FULL[setting]})  # type: ignore[arg-type]
-    assert one != dh.Trigger("orders")
-    assert one != dh.Trigger("invoices", **{setting: FULL[setting]})  # type: ignore[arg-type]
+    changed = {**with_kind(setting), setting: (FULL | OF_MESSAGES)[setting]}
+    one = dh.Trigger("orders", **changed)
+    assert one != dh.Trigger("orders", **with_kind(setting))
+    assert one != dh.Trigger("invoices", **changed)
 
 
 def test_it_is_no_other_kind_of_thing() -> None:
@@ -127,6 +134,20 @@ def test_settings_of_the_wrong_type_get_a_sentence_with_a_code(settings: Any, sa
     assert said in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "foreign", "own"),
+    [
+        ("messaging", "max_delivery_count", "max_redelivery_count"),
+        ("jms", "max_redelivery_count", "max_delivery_count"),
+    ],
+)
+def test_a_setting_that_the_kind_lacks_is_refused(kind: Any, foreign: str, own: str) -> None:
+    said = f'{foreign} is 3, and a trigger of kind "{kind}" does not have it: leave it out, or set {own}'
+    with pytest.raises(dh.ConfigError) as raised:
+        dh.Trigger("orders", kind=kind, **{foreign: 3})  # type: ignore[arg-type]
+    assert said in str(raised.value)
+
+
 def test_fields_are_the_constructors_settings() -> None:
     assert tuple(inspect.signature(dh.Trigger).parameters) == dh.Trigger.FIELDS
 
@@ -147,19 +168,18 @@ def test_a_replaced_setting_leaves_the_others() -> None:
         "expiry": "exact",
         "resolver_attempts": 1,
         "resolver_backoff": timedelta(seconds=2),
-        "max_redelivery_count": 5,
         "complete_resolved": False,
         "without_ids": "in_doubt",
     }
-    assert set(changed) == set(dh.Trigger.FIELDS)
-    before = dh.Trigger("orders")
-    assert before.replace() == before
-    for name, value in changed.items():
+    assert {*changed, *OF_MESSAGES} == set(dh.Trigger.FIELDS)
+    for name, value in (changed | OF_MESSAGES).items():
+        before = dh.Trigger("orders", **with_kind(name))
+        assert before.replace() == before
         after = before.replace(**{name: value})
         for field in dh.Trigger.FIELDS:
             assert getattr(after, field) == (value if field == name else getattr(before, field)), (name, field)
-    everything = before.replace(**changed)
-    assert {field: getattr(everything, field) for field in dh.Trigger.FIELDS} == changed
+    everything = dh.Trigger("orders").replace(**changed)
+    assert {field: getattr(everything, field) for field in changed} == changed
 
 
 def test_a_replaced_setting_is_checked() -> None:

@@ -19,8 +19,9 @@ from tests.delivery.support import applied, column, decisions, header, messages,
         ("(0-10-20-0) ", "the header does not parse"),
         ("(0-10-000000000000000000020-0)", "the header does not parse"),
         ("(0-10-18446744073709551616-0)", "the header does not parse"),
-        ("(2147483648-10-20-0)", "its epoch is above 2147483647"),
-        ("(18446744073709551615-10-20-0)", "its epoch is above 2147483647"),
+        ("(2147483647-10-20-0)", "its epoch is above 2147483646"),
+        ("(2147483648-10-20-0)", "its epoch is above 2147483646"),
+        ("(18446744073709551615-10-20-0)", "its epoch is above 2147483646"),
         ("(0-20-10-0)", "the last commit lies before"),
     ],
 )
@@ -29,6 +30,28 @@ def test_row_0_what_does_not_parse_is_corrupt_and_in_doubt(history: dh.History, 
     assert (decisions(poll), statuses(poll)) == (["CORRUPT"], ["IN_DOUBT"])
     assert why in column(poll.decisions, "reason")[0]
     assert column(poll.decisions, "transaction") == [None]
+
+
+def test_the_highest_epoch_that_is_joined_can_go_back(history: dh.History) -> None:
+    highest = 2_147_483_646
+    inbox = history.delivery("s", start=10, batch_mode=True)
+    poll = inbox.receive(messages([header(10, 20, 0, highest), header(30, 40, 0, highest)]))
+    assert decisions(poll) == ["APPLY", "HOLD"]
+    poll.commit()
+    (request,) = poll.resend_requests.to_pylist()
+    assert (request["resend_epoch"], request["resend_from"]) == (highest + 1, 20)
+    assert history.delivery_out("s", start=40).on_resend_request(highest + 1, 20, log_start=0)
+    again = inbox.receive(messages([header(20, 40, 0, highest + 1)]))
+    assert decisions(again) == ["APPLY"]
+
+
+def test_a_poll_says_what_it_is(history: dh.History) -> None:
+    poll = history.delivery("s", start=10).receive(messages([header(10, 20), header(30, 40)]))
+    assert repr(poll) == '<DeliveryPoll "s": 2 messages, 1 to apply, open>'
+    poll.commit()
+    assert repr(poll) == '<DeliveryPoll "s": 2 messages, 1 to apply, committed>'
+    every = history.delivery().receive()
+    assert repr(every) == "<DeliveryPoll of all streams: 0 messages, 0 to apply, open>"
 
 
 def test_zero_padding_means_nothing_and_offsets_have_64_bits(history: dh.History) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Literal
 
+import pyarrow.compute as pc
 import pytest
 
 import dochistory as dh
@@ -188,6 +189,35 @@ def test_a_copy_of_what_was_aborted_is_not_sent(mapper: dh.MessageIdMapper, defi
     with pytest.raises(dh.StateError, match="row 1"):
         send.complete(["ext"], rows=[1])
     assert next_rule(mapper) == ("M1" if definite else "M3")
+
+
+def test_a_copy_of_what_waits_from_the_start_is_not_sent(mapper: dh.MessageIdMapper) -> None:
+    ids, qos = [None, "d", "d", "d"], ["EOIO", "EOIO", "EO", "EOIO"]
+    send = mapper.begin_send(messages(ids, qos=qos, queue=["q", "q", "q", "r"]))
+    assert rules(send) == ["M8", "M7", "M1+hold", "M1+hold"]
+    assert (send.rows, pending(mapper)) == ([], [])
+    assert next_rule(mapper, "d") == "M1"
+
+
+@pytest.mark.parametrize("definite", [True, False])
+def test_what_was_tried_keeps_its_verdict_and_record(mapper: dh.MessageIdMapper, definite: bool) -> None:
+    send = mapper.begin_send(messages(["c", "d", "e", "f", "e"], qos=["EOIO"] * 4 + ["EO"]))
+    assert rules(send) == ["M1", "M1", "M1", "M1", "M1+batch"]
+    send.abort([1], definite=definite)
+    assert rules(send)[1:4] == ["M1>failed" if definite else "M1>unknown", "M7", "M7"]
+    send.abort([0])
+    assert rules(send)[:4] == ["M1>unknown", "M1>failed" if definite else "M1>unknown", "M7", "M7"]
+    assert send.audit.filter(pc.equal(send.audit["id"], "d"))["level"].to_pylist() == ["ERROR"]
+    assert pending(mapper) == (["c"] if definite else ["c", "d"])
+
+
+def test_what_was_sent_stays_sent_behind_a_failure(mapper: dh.MessageIdMapper) -> None:
+    send = mapper.begin_send(messages(["c", "d", "e", "d"], qos=["EOIO", "EOIO", "EOIO", "EO"]))
+    send.complete(["ext"], rows=[1])
+    send.abort([0])
+    assert rules(send) == ["M1>unknown", "M1", "M7", "M1+batch"]
+    send.complete(["ext"], rows=[1])
+    assert mapped(mapper, ["c", "d", "e"]) == [False, "ext", False]
 
 
 def test_a_copy_of_what_waits_is_not_sent(mapper: dh.MessageIdMapper) -> None:

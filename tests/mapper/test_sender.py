@@ -31,6 +31,31 @@ def test_n2_a_new_message_is_mapped_within_the_unit(mapper: dh.MessageIdMapper) 
     assert mapped(mapper, ["a", "b"]) == ["ours-0", "ours-1"]
 
 
+def test_messages_that_were_taken_say_what_they_are(mapper: dh.MessageIdMapper) -> None:
+    with mapper.unit_of_work() as unit:
+        taken = unit.take(incoming("a", "b", "a"))
+        assert repr(taken) == '<MapperTaken "jms-receiver": 2 of 3 messages to process>'
+        taken.fail([1])
+        assert repr(taken) == '<MapperTaken "jms-receiver": 1 of 3 messages to process>'
+
+
+def test_what_failed_stays_failed_behind_a_failure(mapper: dh.MessageIdMapper) -> None:
+    with mapper.unit_of_work() as unit:
+        taken = unit.take(incoming("c", "d", "e"), qos="EOIO")
+        taken.fail([1])
+        taken.fail([0])
+        assert rules(taken) == ["N4", "N4", "N4+queue"]
+        assert taken.audit["arrived_as"].to_pylist() == ["c", "d"]
+    assert listed(mapper) == {}
+
+
+def test_a_copy_of_what_waits_from_the_start_waits(mapper: dh.MessageIdMapper) -> None:
+    with mapper.unit_of_work() as unit:
+        taken = unit.take(incoming(None, "d", "d", qos=["EOIO", "EOIO", "EO"]))
+        assert rules(taken) == ["N+no id", "N4+queue", "N2+hold"]
+    assert listed(mapper) == {}
+
+
 def test_n3_received_message_is_skipped_and_audited_on_the_first(mapper: dh.MessageIdMapper) -> None:
     with mapper.unit_of_work() as unit:
         unit.take(incoming("a"))

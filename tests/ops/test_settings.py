@@ -79,6 +79,18 @@ def test_defaults_hold_for_every_trigger_without_own_settings(write: Write) -> N
     assert all(trigger.detect_duplicates for trigger in triggers.values())
 
 
+def test_a_default_of_one_kind_leaves_out_triggers_of_the_other(write: Write) -> None:
+    path = write("""
+        defaults = {max_delivery_count = 7, max_redelivery_count = 5}
+        triggers.a = {}
+        triggers.b.kind = "messaging"
+        triggers.c.kind = "jms"
+    """)
+    triggers = triggers_from_toml(path)
+    assert [triggers[name].max_redelivery_count for name in "abc"] == [5, 5, None]
+    assert [triggers[name].max_delivery_count for name in "abc"] == [100, 100, 7]
+
+
 def test_the_history_is_found_beside_the_file(write: Write) -> None:
     assert settings_from_toml(write('history = "x/orders.history"')).history == write("").parent / "x/orders.history"
     assert settings_from_toml(write('history = "/var/orders.history"')).history == Path("/var/orders.history")
@@ -114,6 +126,11 @@ def test_the_history_is_found_beside_the_file(write: Write) -> None:
         (1, "triggers.a = {use_history = true, kind = 'x'}", 'kind is "x"'),
         (3, 'triggers.b.use_history = true\n\ntriggers."a.b".kind = "x"', 'kind is "x"'),
         (3, '[triggers.a]\nhistory_time_to_live = "1 day"\nin_batch = """\n[triggers.b]\nkind = 1\n"""', "in_batch"),
+        (2, "[triggers.a]\nmax_delivery_count = 7", 'a trigger of kind "messaging" does not have it'),
+        (3, "[triggers.a]\nkind = 'jms'\nmax_redelivery_count = 7", 'a trigger of kind "jms" does not have it'),
+        (4, "[triggers.a]\nkind = 'jms'\nmax_delivery_count = 7\nexpiry = 'x'", "expiry"),
+        (2, "[defaults]\nmax_delivery_count = -1\n[triggers.a]", "max_delivery_count is -1; allowed is 1 or more"),
+        (1, "[mappers.m]\nhistory_time_to_live = 5", "unknown setting 'mappers'"),
         (1, f"[triggers.{'x' * 300}]\nuse_history = true", "255"),
     ],
 )

@@ -1,5 +1,7 @@
 """A claim that has ended refuses the other end: what it released may be another claim's by now."""
 
+from datetime import timedelta
+
 import pytest
 
 import dochistory as dh
@@ -117,3 +119,41 @@ def test_a_replaced_staged_claim_completes_and_takes_no_more(history: dh.History
     compact(history)
     staged.complete()
     assert status_of(history, ids) == ["DUPLICATE", "DUPLICATE", "NEW"]
+
+
+LATE = T0 + timedelta(hours=3)
+"""When everything of `T0` has expired."""
+
+
+def test_a_purge_counts_no_release_of_what_it_took(history: dh.History) -> None:
+    claim = history.begin(documents(["a", "b"]), trigger(), now=T0)
+    assert history.purge(trigger(), LATE)["orders"]["entries"] == 2
+    claim.release()
+    assert history.entries("orders").read_all().num_rows == 0
+    for dry_run in (True, False):
+        gone = history.purge(trigger(), LATE, dry_run)["orders"]
+        assert (gone["entries"], gone["log_entries"]) == (0, 0)
+    assert status_of(history, ["a", "b"]) == ["NEW", "NEW"]
+
+
+def test_rows_said_again_after_a_purge_change_nothing(history: dh.History) -> None:
+    claim = history.begin(documents(["a", "b"]), trigger(), now=T0)
+    claim.complete(rows=[0])
+    history.purge(trigger(), LATE)
+    claim.complete(rows=[0])
+    assert status_of(history, ["a", "b"]) == ["NEW", "NEW"]
+    claim.complete(rows=[0, 1])
+    assert status_of(history, ["a", "b"]) == ["NEW", "DUPLICATE"], "only what was not completed before is recorded"
+
+
+def test_keys_said_again_after_a_purge_change_nothing(history: dh.History) -> None:
+    job = history._shards.reserve(trigger(), parts=1, now=T0)
+    with dh.open(history.path, read_only=True, snapshot=job.snapshot) as pinned:
+        receipt = pinned._shards.stage(documents(["a", "b"]), trigger(), job=job.token, part=0, attempt="0").receipt
+    claim = job.commit([receipt])
+    claim.complete(documents(["a"]))
+    history.purge(trigger(), LATE)
+    claim.complete(documents(["a"]))
+    assert status_of(history, ["a", "b"]) == ["NEW", "NEW"]
+    claim.complete(documents(["a", "b"]))
+    assert status_of(history, ["a", "b"]) == ["NEW", "DUPLICATE"]

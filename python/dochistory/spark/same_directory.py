@@ -103,5 +103,5 @@ class Sight:
 
 def _newest(history: "History", trigger: str | None) -> int:
     """The number of the trigger's newest state."""
-    number: int = 0 if trigger is None else history.stats(trigger)["manifest"]
+    number: int = 0 if trigger is None else history.stats(dh.Trigger(trigger))["manifest"]
     return number

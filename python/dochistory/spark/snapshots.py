@@ -76,7 +76,7 @@ class Snapshot:
         snapshot = cls.at(place, history, name, token)
         if lease is None:
             _to_let_go.append((os.getpid(), snapshot))
-            _pinned[key] = (history.stats(trigger)["manifest"], snapshot, time.monotonic())
+            _pinned[key] = (history.stats(dh.Trigger(name))["manifest"], snapshot, time.monotonic())
         return snapshot
 
     def open(self) -> "History":
@@ -102,7 +102,7 @@ class Snapshot:
 
 def _is_good(history: "History", trigger: str, manifest: int, snapshot: Snapshot, pinned: float) -> bool:
     """Whether that pin is of the present state, and will be there for a while."""
-    stats = history.stats(trigger)
+    stats = history.stats(dh.Trigger(trigger))
     is_current = stats["log_entries"] == 0 and stats["manifest"] == manifest
     is_there = is_current and any(one["snapshot"] == snapshot.token for one in history.pins(trigger))
     return is_there and time.monotonic() - pinned < _PIN_AGE_SECONDS

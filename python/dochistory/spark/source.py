@@ -92,7 +92,8 @@ class Reader(DataSourceReader):
         """Pin the history and divide it."""
         with self._place.open(read_only=True) as history:
             triggers = [self._trigger] if self._trigger else history.triggers()
-            figures = {name: history.stats(name) for name in triggers}
+            # A trigger that is about to begin has no rows yet.
+            figures = {name: history.stats(dh.Trigger(name)) for name in triggers}
         if self._table == "transactions":
             return [_Rows([row for name, found in figures.items() for row in _transactions(name, found)])]
         if self._table == "statistics":
@@ -114,7 +115,8 @@ class Reader(DataSourceReader):
         rows: list[dict[str, Any]] = []
         with self._place.open(read_only=True) as history:
             for name in triggers:
-                found = history.entries(name, self._status, since=self._since, before=self._before, keys=self._keys)
+                one = dh.Trigger(name)
+                found = history.entries(one, self._status, since=self._since, before=self._before, keys=self._keys)
                 rows += found.read_all().to_pylist()
         return _Rows(rows)
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use pyo3::types::PyBool;
+use pyo3::types::{PyBool, PyMapping, PyString};
 
 use crate::errors::Failure;
 use crate::paths;
@@ -51,6 +51,9 @@ pub(crate) fn parts(given: &Bound<'_, PyAny>) -> PyResult<u32> {
 pub(crate) fn path(given: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     let wrong = || Failure::config(format!("path is {}; allowed is a path", shown(given)));
     let path: PathBuf = given.extract().map_err(|_| wrong())?;
+    if path.as_os_str().is_empty() {
+        return Err(Failure::config("path is empty; needed is the directory of a history, or the URL of one").into());
+    }
     Ok(paths::local(path)?)
 }
 
@@ -96,10 +99,95 @@ plain! {
     complete_resolved: bool, "True or False";
     without_ids: String, "\"refuse\" or \"in_doubt\"";
     in_batch: Option<String>, "\"duplicate\", \"in_doubt\", \"new\" or None";
-    expiry: String, "\"until_purged\" or \"exact\"";
     shards: u32, "a power of two up to 65536";
     patience: u32, "a whole number of polls from 0 on, below 4294967296";
     held_limit: usize, "a whole number from 1 on";
+    create: bool, "True or False";
+    read_only: bool, "True or False";
+    auto_maintain: bool, "True or False";
+    dry_run: bool, "True or False";
+    force: bool, "True or False";
+    all: bool, "True or False";
+    apply: bool, "True or False";
+    own_transaction: bool, "True or False";
+    batch_mode: bool, "True or False";
+    reset_patience: bool, "True or False";
+    first_contact: bool, "True or False";
+    keep_rows: bool, "True or False";
+    transactional: bool, "True or False";
+    raise_pending: bool, "True or False";
+    mirror: bool, "True or False";
+    definite: bool, "True or False";
+    include_pending: bool, "True or False";
+    uuid: Option<String>, "text, or None";
+    track_id: Option<String>, "text, or None";
+    event_id: Option<String>, "text, or None";
+    jms_message_id: Option<String>, "text, or None";
+    redelivery_count: Option<i64>, "a whole number, or None";
+    delivery_count: Option<i64>, "a whole number, or None";
+    guaranteed: Option<bool>, "True, False or None";
+    persistent: Option<bool>, "True, False or None";
+    status: Option<String>, "\"processing\" or \"completed\" or None";
+    stream: Option<String>, "text, the name of a stream, or None";
+    snapshot: Option<String>, "what History.pin answered, or None";
+    part: (u32, u32), "(number of the part, number of parts)";
+    log_received: u64, "a log offset, from 0 to 2**64-1";
+    offset: u64, "a log offset, from 0 to 2**64-1";
+    epoch: u64, "a whole number from 0 on";
+    start: Option<u64>, "a log offset, from 0 to 2**64-1, or None";
+    log_start: Option<u64>, "a log offset, from 0 to 2**64-1, or None";
+    per_message: usize, "a whole number from 1 on";
+    max_messages: Option<usize>, "a whole number, or None";
+}
+
+/// The argument `columns`: names by role, where they differ.
+pub(crate) fn columns<'py>(given: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyMapping>>> {
+    if given.is_none() {
+        return Ok(None);
+    }
+    given.cast::<PyMapping>().cloned().map(Some).map_err(|_| no_columns(given).into())
+}
+
+/// The error about an argument `columns` that maps no names to names.
+pub(crate) fn no_columns(given: &Bound<'_, PyAny>) -> Failure {
+    let allowed = "a mapping of names to names of columns, as in columns={\"uuid\": \"message_id\"}";
+    Failure::config(format!("columns is {}; allowed is {allowed}", shown(given)))
+}
+
+/// Words, each under its name.
+macro_rules! words {
+    ($($name:ident, $allowed:literal;)+) => {
+        $(pub(crate) fn $name<'a>(given: &'a Bound<'_, PyAny>) -> PyResult<&'a str> {
+            word(stringify!($name), given, $allowed)
+        })+
+    };
+}
+
+fn word<'a>(name: &str, given: &'a Bound<'_, PyAny>, allowed: &str) -> PyResult<&'a str> {
+    let wrong = || Failure::config(format!("{name} is {}; allowed is {allowed}", shown(given)));
+    given.cast::<PyString>().map_err(|_| wrong())?.to_str()
+}
+
+/// The argument `stream` where there is no other choice.
+pub(crate) fn stream_name<'a>(given: &'a Bound<'_, PyAny>) -> PyResult<&'a str> {
+    word("stream", given, "text, the name of a stream")
+}
+
+/// The argument `snapshot` where there is no other choice.
+pub(crate) fn pinned<'a>(given: &'a Bound<'_, PyAny>) -> PyResult<&'a str> {
+    word("snapshot", given, "what History.pin answered")
+}
+
+words! {
+    on_replay, "\"in_doubt\", \"rerun\", or with a trigger \"resolver\"";
+    on_other_rows, "\"error\" or \"look_up\"";
+    channel, "text, the name of a channel";
+    pending, "\"error\" or \"process\" or \"duplicate\"";
+    decision, "\"error\" or \"process\" or \"duplicate\"";
+    expiry, "\"until_purged\" or \"exact\"";
+    qos, "\"BE\" or \"EO\" or \"EOIO\"";
+    subscriber, "text, the name of a subscriber";
+    publisher, "text, the name of a publisher";
 }
 
 /// The setting `resolver_attempts`.

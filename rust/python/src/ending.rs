@@ -16,7 +16,7 @@ use crate::entries::{self, EntryReader};
 use crate::errors::Outcome;
 use crate::given_keys;
 use crate::history::History;
-use crate::jobs::TriggerOrName;
+use crate::jobs::{self, TriggerOrName};
 use crate::trigger::Trigger;
 
 /// The engine's function that ends keys.
@@ -93,7 +93,8 @@ impl History {
     ///     (timestamp[us, UTC]).
     ///
     /// Raises:
-    ///     ConfigError: [DH-CONFIG] the status or the part is none.
+    ///     ConfigError: [DH-CONFIG] the status or the part is none, or the history has no trigger
+    ///         of that name.
     ///     SchemaError: [DH-SCHEMA] the keys are none.
     #[pyo3(signature = (trigger, status = None, *, since = None, before = None, part = (0, 1), keys = None))]
     #[expect(clippy::too_many_arguments, reason = "users give them by name")]
@@ -101,17 +102,18 @@ impl History {
         &self,
         py: Python<'py>,
         trigger: TriggerOrName<'py>,
-        status: Option<&str>,
+        #[pyo3(from_py_with = arguments::status)] status: Option<String>,
         since: Option<&Bound<'py, PyAny>>,
         before: Option<&Bound<'py, PyAny>>,
-        part: (u32, u32),
+        #[pyo3(from_py_with = arguments::part)] part: (u32, u32),
         keys: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let since = since.map_or(Ok(i64::MIN), |since| clock::time_us("since", since))?;
         let before = before.map_or(Ok(i64::MAX), |before| clock::time_us("before", before))?;
-        let wanted = Selection { status: entries::status(status)?, started_at: since..before, part };
+        let wanted = Selection { status: entries::status(status.as_deref())?, started_at: since..before, part };
+        jobs::check_known(py, &history, &trigger)?;
         let name = trigger.name();
         let keys = keys.map(given_keys::only_keys).transpose()?;
         let found = crate::calls::outside(py, || match &keys {

@@ -149,14 +149,15 @@ impl History {
         documents: &Bound<'py, PyAny>,
         #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'py, Trigger>,
         now: Option<&Bound<'py, PyAny>>,
-        columns: Option<&Bound<'py, PyMapping>>,
+        #[pyo3(from_py_with = arguments::columns)] columns: Option<Bound<'py, PyMapping>>,
         #[pyo3(from_py_with = arguments::threads)] threads: usize,
     ) -> Outcome<Bound<'py, PyAny>> {
         let py = documents.py();
         let _call = InCall::enter(py);
         let history = self.handle.get()?;
         let input = Input::import(documents)?;
-        let documents = Documents::new(trigger.get(), input, names(columns)?.as_ref(), clock::now_us(now)?, threads)?;
+        let documents =
+            Documents::new(trigger.get(), input, names(columns.as_ref())?.as_ref(), clock::now_us(now)?, threads)?;
         let verdicts = crate::calls::outside(py, || documents.classify(&history))?;
         output::like(py, documents.input.is_batch, verdicts)
     }
@@ -208,11 +209,11 @@ impl History {
         documents: &Bound<'py, PyAny>,
         #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'py, Trigger>,
         now: Option<&Bound<'py, PyAny>>,
-        columns: Option<&Bound<'py, PyMapping>>,
+        #[pyo3(from_py_with = arguments::columns)] columns: Option<Bound<'py, PyMapping>>,
         #[pyo3(from_py_with = arguments::threads)] threads: usize,
         #[pyo3(from_py_with = arguments::transaction)] transaction: Option<(String, i64)>,
-        on_replay: &str,
-        on_other_rows: &str,
+        #[pyo3(from_py_with = arguments::on_replay)] on_replay: &str,
+        #[pyo3(from_py_with = arguments::on_other_rows)] on_other_rows: &str,
         audit: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, Claim>> {
         let py = documents.py();
@@ -225,7 +226,8 @@ impl History {
             transaction: transaction.map(|(application, batch)| Transaction { application, batch }),
         };
         let input = Input::import(documents)?;
-        let documents = Documents::new(trigger.get(), input, names(columns)?.as_ref(), clock::now_us(now)?, threads)?;
+        let documents =
+            Documents::new(trigger.get(), input, names(columns.as_ref())?.as_ref(), clock::now_us(now)?, threads)?;
         let (handle, rules) = (&this.get().handle, &trigger.get().rules);
         let (begun, verdict_columns, failed) = crate::calls::outside(py, || {
             let begun = documents.begin(&history, &how)?;
@@ -249,7 +251,7 @@ impl History {
         let claim = Bound::new(py, claim)?;
         let rules = &trigger.get().rules;
         if let Some(keeper) = keeper.filter(|keeper| keeper.is_concerned(rules.kind, &claim.get().decisions)) {
-            keeper.keep(&claim, trigger.as_any(), application, columns)?;
+            keeper.keep(&claim, trigger.as_any(), application, columns.as_ref())?;
         }
         Ok(claim)
     }
@@ -284,14 +286,14 @@ impl History {
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>,
-        uuid: Option<String>,
-        track_id: Option<String>,
-        event_id: Option<String>,
-        jms_message_id: Option<String>,
-        redelivery_count: Option<i64>,
-        delivery_count: Option<i64>,
-        guaranteed: Option<bool>,
-        persistent: Option<bool>,
+        #[pyo3(from_py_with = arguments::uuid)] uuid: Option<String>,
+        #[pyo3(from_py_with = arguments::track_id)] track_id: Option<String>,
+        #[pyo3(from_py_with = arguments::event_id)] event_id: Option<String>,
+        #[pyo3(from_py_with = arguments::jms_message_id)] jms_message_id: Option<String>,
+        #[pyo3(from_py_with = arguments::redelivery_count)] redelivery_count: Option<i64>,
+        #[pyo3(from_py_with = arguments::delivery_count)] delivery_count: Option<i64>,
+        #[pyo3(from_py_with = arguments::guaranteed)] guaranteed: Option<bool>,
+        #[pyo3(from_py_with = arguments::persistent)] persistent: Option<bool>,
         now: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<DocumentClaim> {
         let _call = InCall::enter(py);
@@ -368,7 +370,8 @@ const WITHOUT_ID: &str = "a document has no id, so it is in doubt (R3), and nobo
 pub(crate) fn names(columns: Option<&Bound<'_, PyMapping>>) -> Outcome<Option<Names>> {
     let Some(columns) = columns else { return Ok(None) };
     let pairs = columns.items()?;
-    Ok(Some(pairs.iter().map(|pair| pair.extract()).collect::<PyResult<_>>()?))
+    let named = pairs.iter().map(|pair| pair.extract()).collect::<PyResult<_>>();
+    Ok(Some(named.map_err(|_| arguments::no_columns(columns))?))
 }
 
 impl History {

@@ -19,6 +19,9 @@ use crate::trigger::Trigger;
 /// Time between two checks of a long job for an interrupt.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
+/// Most names in an error.
+const LISTED: usize = 10;
+
 /// A trigger, or its name.
 pub(crate) enum TriggerOrName<'py> {
     Trigger(Bound<'py, Trigger>),
@@ -46,10 +49,40 @@ impl TriggerOrName<'_> {
     }
 }
 
+/// Refuse a name that the history does not have: a typing error must not pass for a trigger without
+/// entries. One that is given as a `Trigger` may be about to begin.
+pub(crate) fn check_known(py: Python<'_>, history: &History, trigger: &TriggerOrName<'_>) -> Outcome<()> {
+    let TriggerOrName::Name(name) = trigger else { return Ok(()) };
+    // A snapshot of a trigger that nobody had begun has nothing in it, and is no mistake.
+    if history.reads_snapshot() {
+        return Ok(());
+    }
+    let there = crate::calls::outside(py, || {
+        // In a bucket the list of triggers takes a request of its own.
+        if history.statistics(name)?.manifest > 0 { Ok(None) } else { history.triggers().map(Some) }
+    })?;
+    let Some(there) = there.filter(|there| !there.contains(name)) else { return Ok(()) };
+    let has = if there.is_empty() { "none yet".to_owned() } else { listed(&there) };
+    Err(Failure::config(format!(
+        "the history has no trigger {name:?}; it has {has}. One that is about to begin is given as a dochistory.Trigger"
+    )))
+}
+
+/// Some names, for an error.
+fn listed(names: &[String]) -> String {
+    let first: Vec<String> = names.iter().take(LISTED).map(|name| format!("{name:?}")).collect();
+    let more = names.len().saturating_sub(LISTED);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{rest}", first.join(", "))
+}
+
 /// The name of one trigger, or of all triggers.
 pub(crate) fn names(py: Python<'_>, history: &History, trigger: Option<&TriggerOrName<'_>>) -> Outcome<Vec<String>> {
     match trigger {
-        Some(trigger) => Ok(vec![trigger.name().to_owned()]),
+        Some(trigger) => {
+            check_known(py, history, trigger)?;
+            Ok(vec![trigger.name().to_owned()])
+        }
         None => Ok(crate::calls::outside(py, || history.triggers())?),
     }
 }

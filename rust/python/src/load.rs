@@ -10,14 +10,14 @@ use dochistory_core::columns::{FlagColumn, Validity};
 use dochistory_core::protocols::trigger::{Attempt, Job};
 use dochistory_core::time::format_us;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyMapping};
 use pyo3_arrow::input::AnyRecordBatch;
 
 use crate::arguments;
 use crate::clock::{self, KEPT, KEPT_US};
 use crate::columns::Columns;
 use crate::errors::{Failure, Outcome};
-use crate::history::History;
+use crate::history::{History, names};
 use crate::input::Input;
 use crate::progress::Hearer;
 use crate::shards::Shards;
@@ -67,7 +67,7 @@ impl History {
         &self,
         documents: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>,
-        columns: Option<HashMap<String, String>>,
+        #[pyo3(from_py_with = arguments::columns)] columns: Option<Bound<'_, PyMapping>>,
         now: Option<&Bound<'_, PyAny>>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<u64> {
@@ -75,7 +75,7 @@ impl History {
         let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let trigger = trigger.get();
-        let names = Names::of(columns.unwrap_or_default(), clock::now_us(now)?);
+        let names = Names::of(names(columns.as_ref())?.unwrap_or_default(), clock::now_us(now)?);
         let total = documents.getattr("num_rows").ok().and_then(|rows| rows.extract().ok());
         let hearer = Hearer::new(py, progress, &format!("loading {}", trigger.rules.name), total)?;
         let mut load = crate::calls::outside(py, || history.load(&trigger.rules))?;

@@ -48,8 +48,8 @@ impl History {
     ///     (files) that went.
     ///
     /// Raises:
-    ///     ConfigError: [DH-CONFIG] the trigger's settings are not those that the history keeps, or
-    ///         `now` is doubtful (see `force`).
+    ///     ConfigError: [DH-CONFIG] the history has no trigger of that name, the trigger's settings
+    ///         are not those that the history keeps, or `now` is doubtful (see `force`).
     ///     LockedError: [DH-LOCKED] another writer held the trigger for longer than `lock_timeout`.
     ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
     #[pyo3(signature = (trigger = None, now = None, dry_run = false, *, force = false))]
@@ -58,8 +58,8 @@ impl History {
         py: Python<'py>,
         trigger: Option<TriggerOrName<'py>>,
         now: Option<&Bound<'py, PyAny>>,
-        dry_run: bool,
-        force: bool,
+        #[pyo3(from_py_with = arguments::dry_run)] dry_run: bool,
+        #[pyo3(from_py_with = arguments::force)] force: bool,
     ) -> Outcome<Bound<'py, PyDict>> {
         let clock_us = (!force).then(dochistory_core::time::now_us);
         let purge = Purge { now_us: clock::now_us(now)?, dry_run, clock_us };
@@ -111,6 +111,7 @@ impl History {
     ///     delivery `delivery:received` and `delivery:sent`.
     ///
     /// Raises:
+    ///     ConfigError: [DH-CONFIG] the history has no trigger of that name.
     ///     LockedError: [DH-LOCKED] another writer held it for longer than `lock_timeout`.
     ///     ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
     ///     FailedError: [DH-FAILED] an earlier write failed.
@@ -123,7 +124,7 @@ impl History {
         &self,
         py: Python<'py>,
         trigger: Option<TriggerOrName<'py>>,
-        all: bool,
+        #[pyo3(from_py_with = arguments::all)] all: bool,
         progress: Option<&Bound<'py, PyAny>>,
         grace: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyDict>> {
@@ -157,6 +158,7 @@ impl History {
     ///     The number of bytes checked.
     ///
     /// Raises:
+    ///     ConfigError: [DH-CONFIG] the history has no trigger of that name.
     ///     CorruptError: [DH-CORRUPT] a file is damaged; the text names it and the place.
     #[pyo3(signature = (trigger = None, *, progress = None))]
     fn verify(
@@ -197,6 +199,8 @@ impl History {
     ///     `bytes`, `segments`).
     ///
     /// Raises:
+    ///     ConfigError: [DH-CONFIG] the history has no trigger of that name; one that is about to
+    ///         begin is given as a `Trigger`, and has no entries.
     ///     StorageError: [DH-IO] the operating system refused a file operation.
     ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
     ///     StateError: [DH-STATE] the history is closed.
@@ -212,6 +216,7 @@ impl History {
             Ok::<_, Failure>(figures)
         };
         if let Some(trigger) = trigger {
+            jobs::check_known(py, &history, &trigger)?;
             return of_trigger(trigger.name());
         }
         let triggers = PyDict::new(py);
@@ -308,7 +313,12 @@ impl History {
     ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
     ///     StateError: [DH-STATE] the history is closed.
     ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
-    fn unpin(&self, py: Python<'_>, trigger: TriggerOrName<'_>, snapshot: &str) -> Outcome<()> {
+    fn unpin(
+        &self,
+        py: Python<'_>,
+        trigger: TriggerOrName<'_>,
+        #[pyo3(from_py_with = arguments::pinned)] snapshot: &str,
+    ) -> Outcome<()> {
         let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let name = trigger.name();

@@ -66,7 +66,7 @@ pub(crate) fn repair<'py>(
     py: Python<'py>,
     path: &Bound<'py, PyAny>,
     trigger: Option<TriggerOrName<'py>>,
-    apply: bool,
+    #[pyo3(from_py_with = arguments::apply)] apply: bool,
     lock_timeout: Option<&Bound<'py, PyAny>>,
     progress: Option<&Bound<'py, PyAny>>,
     storage_options: Option<&Bound<'py, PyAny>>,

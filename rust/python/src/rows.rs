@@ -4,9 +4,11 @@ use crate::arrow::array::{Array, AsArray};
 use crate::arrow::compute::cast;
 use crate::arrow::datatypes::{DataType, Int64Type};
 use pyo3::buffer::{Element, PyBuffer};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::answers;
+use crate::arguments::shown;
 use crate::errors::{Failure, Outcome};
 
 /// The numbers of an array of integers in memory, such as NumPy's.
@@ -21,6 +23,11 @@ fn of_buffer(rows: &Bound<'_, PyAny>) -> Outcome<Option<Vec<i64>>> {
     Ok(read::<i64>(rows).or_else(|| read::<i32>(rows)).or_else(|| read::<u32>(rows)).or_else(|| read::<u64>(rows)))
 }
 
+fn no_rows(rows: &Bound<'_, PyAny>) -> Failure {
+    let allowed = "an Arrow array or an iterable of row numbers";
+    Failure::Python(PyTypeError::new_err(format!("rows are {}; allowed is {allowed}", shown(rows))))
+}
+
 /// The numbers, as they come.
 pub(crate) fn row_numbers(rows: &Bound<'_, PyAny>) -> Outcome<Vec<i64>> {
     // One by one, NumPy's integers would take longer than all else.
@@ -31,7 +38,8 @@ pub(crate) fn row_numbers(rows: &Bound<'_, PyAny>) -> Outcome<Vec<i64>> {
         return row_numbers(&rows.py().import("pyarrow")?.call_method1("array", (rows,))?);
     }
     if !rows.hasattr("__arrow_c_array__")? && !rows.hasattr("__arrow_c_stream__")? {
-        return rows.try_iter()?.map(|row| Ok(row?.extract()?)).collect();
+        let all = rows.try_iter().map_err(|_| no_rows(rows))?;
+        return all.map(|row| row?.extract().map_err(|_| no_rows(rows))).collect();
     }
     let (_, array) = answers::import(rows)?;
     if !array.data_type().is_integer() && array.data_type() != &DataType::Null {

@@ -36,10 +36,11 @@ use crate::resolver::Retries;
 ///     suspend_and_retry_on_error: the server's switch: suspend rather than leave documents in
 ///         doubt when the history or the resolver is down.
 ///     suspend_on_failure: the trigger's own switch for the same; either is enough.
-///     max_delivery_count: a JMS message that was delivered this number of times is rejected (R2).
+///     max_delivery_count: a JMS message that was delivered this number of times is rejected (R2);
+///         a messaging trigger does not have it.
 ///     max_redelivery_count: a document of a messaging trigger that was delivered again this number
 ///         of times is rejected (R2, too); None for no limit, as in the systems that the rules come
-///         from.
+///         from. A JMS trigger does not have it.
 ///     in_batch: what later copies of a new key in one batch are: `duplicate`, `in_doubt` or `new`;
 ///         None leaves it to the processing mode and the resolver.
 ///     expiry: `until_purged` (an entry counts until a purge removes it) or `exact` (until its time
@@ -90,7 +91,7 @@ impl Trigger {
         signature = (
             name, *, kind = "messaging".to_owned(), detect_duplicates = true, use_history = true, history_time_to_live = None,
             resolver = None, processing_mode = "concurrent".to_owned(), suspend_and_retry_on_error = true,
-            suspend_on_failure = false, max_delivery_count = 100, in_batch = None, expiry = "until_purged".to_owned(),
+            suspend_on_failure = false, max_delivery_count = 100, in_batch = None, expiry = "until_purged",
             resolver_attempts = 3, resolver_backoff = None, max_redelivery_count = None, complete_resolved = true,
             without_ids = "refuse".to_owned()
         ),
@@ -113,7 +114,7 @@ impl Trigger {
         #[pyo3(from_py_with = arguments::suspend_on_failure)] suspend_on_failure: bool,
         #[pyo3(from_py_with = arguments::max_delivery_count)] max_delivery_count: i64,
         #[pyo3(from_py_with = arguments::in_batch)] in_batch: Option<String>,
-        #[pyo3(from_py_with = arguments::expiry)] expiry: String,
+        #[pyo3(from_py_with = arguments::expiry)] expiry: &str,
         #[pyo3(from_py_with = arguments::resolver_attempts)] resolver_attempts: u32,
         resolver_backoff: Option<Bound<'_, PyAny>>,
         #[pyo3(from_py_with = arguments::max_redelivery_count)] max_redelivery_count: Option<i64>,

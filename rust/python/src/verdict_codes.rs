@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyMapping;
 
+use crate::arguments;
 use crate::call::Documents;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
@@ -49,7 +50,7 @@ impl History {
         documents: &Bound<'py, PyAny>,
         trigger: &Bound<'py, Trigger>,
         now: Option<&Bound<'py, PyAny>>,
-        columns: Option<&Bound<'py, PyMapping>>,
+        #[pyo3(from_py_with = arguments::columns)] columns: Option<Bound<'py, PyMapping>>,
     ) -> Outcome<Bound<'py, PyAny>> {
         static NARROW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         static WIDE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -57,7 +58,8 @@ impl History {
         let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;
         let input = Input::import(documents)?;
-        let documents = Documents::new(trigger.get(), input, names(columns)?.as_ref(), clock::now_us(now)?, 1)?;
+        let documents =
+            Documents::new(trigger.get(), input, names(columns.as_ref())?.as_ref(), clock::now_us(now)?, 1)?;
         let is_narrow = documents.columns.ids().len() == 1;
         let codes =
             crate::calls::outside(py, || Ok::<_, Failure>(code_column(&documents.judge(&history)?, is_narrow)))?;

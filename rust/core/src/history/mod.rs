@@ -160,6 +160,11 @@ impl History {
         self.shards
     }
 
+    /// Whether this handle reads a snapshot, and nothing else.
+    pub fn reads_snapshot(&self) -> bool {
+        self.snapshot.is_some()
+    }
+
     /// Whether this handle never writes.
     pub fn is_read_only(&self) -> bool {
         self.env.read_only

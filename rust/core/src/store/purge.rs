@@ -3,6 +3,7 @@
 use super::view::View;
 use super::{KeySpace, SpaceSettings};
 use crate::format::manifest::Manifest;
+use crate::segment::format::Mark;
 use crate::sys::time::format_us;
 use crate::types::duration::duration_text;
 use crate::{Error, Result};
@@ -65,24 +66,24 @@ impl KeySpace {
     pub(crate) fn purge(&self, settings: SpaceSettings, purge: Purge) -> Result<Purged> {
         let planned = |view: Option<&View>| {
             settings.check(view)?;
-            let Some(view) = view else { return Ok((i64::MIN, Purged::default())) };
+            let Some(view) = view else { return Ok((i64::MIN, Purged::default(), false)) };
             let stored = view.manifest.time_to_live_us;
             let time_to_live_us = if stored > 0 { stored } else { settings.time_to_live_us };
             if time_to_live_us <= 0 {
-                return Ok((i64::MIN, Purged::default()));
+                return Ok((i64::MIN, Purged::default(), false));
             }
             let cutoff = view.purgeable_upto(purge.now_us.saturating_sub(time_to_live_us));
-            let expired = view.expired(cutoff);
+            let (expired, has_left) = view.expired(cutoff);
             let what = format!("trigger {:?}", view.manifest.name);
-            purge.check_clock(&what, &expired, || Ok(view.expired(i64::MAX).entries))?;
-            Ok((cutoff, expired))
+            purge.check_clock(&what, &expired, || Ok(view.expired(i64::MAX).0.entries))?;
+            Ok((cutoff, expired, has_left || expired != Purged::default()))
         };
-        let (_, expired_now) = self.read(planned)?;
-        if purge.dry_run || expired_now == Purged::default() {
+        let (_, expired_now, has_work) = self.read(planned)?;
+        if purge.dry_run || !has_work {
             return Ok(expired_now);
         }
         self.write_again(settings, |writer| {
-            let (cutoff, expired) = planned(writer.space.present().as_ref())?;
+            let (cutoff, expired, _) = planned(writer.space.present().as_ref())?;
             let in_log =
                 writer.space.present().as_ref().and_then(View::oldest_in_memory).is_some_and(|oldest| oldest <= cutoff);
             // One manifest for everything: a purge that is interrupted has purged nothing.
@@ -112,8 +113,9 @@ impl View {
         times.into_iter().fold(cutoff, |upto, (last, first)| if last > upto { upto.min(first - 1) } else { upto })
     }
 
-    /// What a purge at `cutoff` removes.
-    fn expired(&self, cutoff: i64) -> Purged {
+    /// What a purge at `cutoff` removes, and whether also releases go that the log remembers of
+    /// entries in segments: these are entries of nothing.
+    fn expired(&self, cutoff: i64) -> (Purged, bool) {
         let mut purged = Purged::default();
         for entry in self.manifest.segments.iter().filter(|entry| entry.max_started_at <= cutoff) {
             purged.entries += entry.entries;
@@ -122,8 +124,13 @@ impl View {
         }
         let frozen = self.frozen.iter().flat_map(|frozen| frozen.memtable.entries());
         let in_log = self.memtable.entries().chain(frozen);
-        purged.log_entries = in_log.filter(|(_, _, stamp)| stamp.started_at <= cutoff).count() as u64;
+        let mut has_left = false;
+        for (_, _, stamp) in in_log.filter(|(_, _, stamp)| stamp.started_at <= cutoff) {
+            let is_released = stamp.mark == Mark::Released;
+            has_left |= is_released;
+            purged.log_entries += u64::from(!is_released);
+        }
         purged.entries += purged.log_entries;
-        purged
+        (purged, has_left)
     }
 }

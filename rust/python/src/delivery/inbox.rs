@@ -1,6 +1,5 @@
 //! The receiving side of streams.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dochistory_core::Transaction;
@@ -19,6 +18,7 @@ use crate::call::plain_replays;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
+use crate::history::names;
 use crate::input::Input;
 use crate::output;
 
@@ -124,24 +124,19 @@ impl GuaranteedDelivery {
         py: Python<'_>,
         messages: Option<&Bound<'_, PyAny>>,
         now: Option<&Bound<'_, PyAny>>,
-        columns: Option<&Bound<'_, PyMapping>>,
-        threads: usize,
+        #[pyo3(from_py_with = arguments::columns)] columns: Option<Bound<'_, PyMapping>>,
+        #[pyo3(from_py_with = arguments::threads)] threads: usize,
         #[pyo3(from_py_with = arguments::transaction)] transaction: Option<(String, i64)>,
-        on_replay: &str,
-        on_other_rows: &str,
+        #[pyo3(from_py_with = arguments::on_replay)] on_replay: &str,
+        #[pyo3(from_py_with = arguments::on_other_rows)] on_other_rows: &str,
     ) -> Outcome<DeliveryPoll> {
         let _call = crate::calls::InCall::enter(py);
         self.shared.handle.get()?;
-        if threads == 0 {
-            return Err(Failure::config("threads is 0; allowed is 1 or more"));
-        }
         let replays = plain_replays(on_replay, on_other_rows)?;
         let now = clock::now_us(now)?;
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
         let input = messages.map(Input::import).transpose()?;
-        let renamed: Option<HashMap<String, String>> = columns
-            .map(|columns| columns.items()?.iter().map(|pair| pair.extract()).collect::<PyResult<_>>())
-            .transpose()?;
+        let renamed = names(columns.as_ref())?;
         let shared = &self.shared;
         let (arrivals, taken, decisions, released) = crate::calls::outside(py, || {
             let arrivals = match input {
@@ -218,7 +213,12 @@ impl GuaranteedDelivery {
     ///     StateError: [DH-STATE] there is no such stream, or a poll is neither committed nor
     ///         aborted.
     ///     FencedError: [DH-FENCED] another receiver has moved the stream.
-    fn settle(&self, py: Python<'_>, stream: &str, log_received: u64) -> Outcome<()> {
+    fn settle(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::stream_name)] stream: &str,
+        #[pyo3(from_py_with = arguments::log_received)] log_received: u64,
+    ) -> Outcome<()> {
         let _call = crate::calls::InCall::enter(py);
         self.shared.handle.get()?;
         Ok(crate::calls::outside(py, || self.shared.inbox.settle(stream, log_received))?)

@@ -60,16 +60,16 @@ impl History {
     fn delivery(
         &self,
         py: Python<'_>,
-        stream: Option<String>,
+        #[pyo3(from_py_with = arguments::stream)] stream: Option<String>,
         start: Option<&Bound<'_, PyAny>>,
         log_received: Option<&Bound<'_, PyAny>>,
-        own_transaction: bool,
+        #[pyo3(from_py_with = arguments::own_transaction)] own_transaction: bool,
         #[pyo3(from_py_with = arguments::patience)] patience: u32,
-        batch_mode: bool,
-        reset_patience: bool,
-        first_contact: bool,
+        #[pyo3(from_py_with = arguments::batch_mode)] batch_mode: bool,
+        #[pyo3(from_py_with = arguments::reset_patience)] reset_patience: bool,
+        #[pyo3(from_py_with = arguments::first_contact)] first_contact: bool,
         #[pyo3(from_py_with = arguments::held_limit)] held_limit: usize,
-        keep_rows: bool,
+        #[pyo3(from_py_with = arguments::keep_rows)] keep_rows: bool,
     ) -> Outcome<GuaranteedDelivery> {
         let _call = crate::calls::InCall::enter(py);
         if held_limit == 0 {
@@ -111,9 +111,9 @@ impl History {
     fn delivery_out(
         &self,
         py: Python<'_>,
-        subscriber: &str,
-        publisher: &str,
-        start: Option<u64>,
+        #[pyo3(from_py_with = arguments::subscriber)] subscriber: &str,
+        #[pyo3(from_py_with = arguments::publisher)] publisher: &str,
+        #[pyo3(from_py_with = arguments::start)] start: Option<u64>,
     ) -> Outcome<DeliveryOutbox> {
         let _call = crate::calls::InCall::enter(py);
         let rows = rows::sent(&self.handle)?;

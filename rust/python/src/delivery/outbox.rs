@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::arguments;
 use crate::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use crate::arrow::compute::cast;
 use crate::arrow::datatypes::{DataType, Field, Schema, UInt32Type, UInt64Type};
@@ -97,8 +98,8 @@ impl DeliveryOutbox {
         &self,
         py: Python<'py>,
         transactions: &Bound<'_, PyAny>,
-        per_message: usize,
-        max_messages: Option<usize>,
+        #[pyo3(from_py_with = arguments::per_message)] per_message: usize,
+        #[pyo3(from_py_with = arguments::max_messages)] max_messages: Option<usize>,
         now: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
@@ -125,7 +126,7 @@ impl DeliveryOutbox {
     ///     RestoredError: [DH-RESTORED] that was never sent: this side was restored to an older
     ///         state.
     ///     FencedError: [DH-FENCED] another sender has moved the stream.
-    fn on_confirmation(&self, py: Python<'_>, offset: u64) -> Outcome<bool> {
+    fn on_confirmation(&self, py: Python<'_>, #[pyo3(from_py_with = arguments::offset)] offset: u64) -> Outcome<bool> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
         Ok(crate::calls::outside(py, || self.outbox.on_confirmation(offset))?)
@@ -150,7 +151,13 @@ impl DeliveryOutbox {
     ///         state.
     ///     FencedError: [DH-FENCED] another sender has moved the stream.
     #[pyo3(signature = (epoch, offset, *, log_start = None))]
-    fn on_resend_request(&self, py: Python<'_>, epoch: u64, offset: u64, log_start: Option<u64>) -> Outcome<bool> {
+    fn on_resend_request(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::epoch)] epoch: u64,
+        #[pyo3(from_py_with = arguments::offset)] offset: u64,
+        #[pyo3(from_py_with = arguments::log_start)] log_start: Option<u64>,
+    ) -> Outcome<bool> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
         Ok(crate::calls::outside(py, || self.outbox.on_resend_request(epoch, offset, log_start))?)

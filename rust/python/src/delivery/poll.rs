@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::arrow::array::RecordBatch;
-use dochistory_core::protocols::delivery::{Poll, Taken};
+use dochistory_core::protocols::delivery::{NOT_APPLIED, Poll, Taken};
 use dochistory_core::protocols::trigger::Replay;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -180,6 +180,17 @@ impl DeliveryPoll {
             *stage = Stage::Aborted;
             Ok(())
         })
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let state = self.state(py);
+        let whose = self.shared.only().map_or_else(|| "of all streams".to_owned(), |stream| format!("{stream:?}"));
+        let (apply, all) = self.locked(py, |(taken, _)| {
+            let rows = &taken.poll.rows;
+            let applied = rows.apply_ranks.iter().filter(|rank| **rank != NOT_APPLIED).count();
+            (applied + taken.poll.released.len(), rows.len())
+        });
+        format!("<DeliveryPoll {whose}: {all} messages, {apply} to apply, {state}>")
     }
 }
 

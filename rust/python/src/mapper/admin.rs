@@ -12,6 +12,7 @@ use super::arrays::{column, error_columns, ids};
 use super::entries::EntryReader;
 use super::figures::value_statistics;
 use super::settings;
+use crate::arguments;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::jobs::watched;
@@ -39,7 +40,11 @@ impl MessageIdMapper {
     ///     FailedError: [DH-FAILED] an earlier write failed.
     ///     StateError: [DH-STATE] the history is closed.
     ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
-    fn resolve<'py>(&self, ids: &Bound<'py, PyAny>, decision: &str) -> Outcome<Bound<'py, PyAny>> {
+    fn resolve<'py>(
+        &self,
+        ids: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = arguments::decision)] decision: &str,
+    ) -> Outcome<Bound<'py, PyAny>> {
         let py = ids.py();
         let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
@@ -123,9 +128,9 @@ impl MessageIdMapper {
         &self,
         py: Python<'py>,
         now: Option<&Bound<'py, PyAny>>,
-        include_pending: bool,
-        dry_run: bool,
-        force: bool,
+        #[pyo3(from_py_with = arguments::include_pending)] include_pending: bool,
+        #[pyo3(from_py_with = arguments::dry_run)] dry_run: bool,
+        #[pyo3(from_py_with = arguments::force)] force: bool,
     ) -> Outcome<Bound<'py, PyDict>> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
@@ -156,7 +161,7 @@ impl MessageIdMapper {
     ///     StateError: [DH-STATE] the history is closed.
     ///     ForkedError: [DH-FORKED] it was opened before this process was forked off.
     #[pyo3(signature = (*, all = false))]
-    fn maintain(&self, py: Python<'_>, all: bool) -> Outcome<()> {
+    fn maintain(&self, py: Python<'_>, #[pyo3(from_py_with = arguments::all)] all: bool) -> Outcome<()> {
         self.handle.get()?;
         watched(py, None, |hear| self.mapper.values().maintain(all, hear)).map(drop)
     }

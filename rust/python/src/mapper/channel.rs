@@ -64,10 +64,10 @@ impl History {
     fn mapper(
         &self,
         py: Python<'_>,
-        channel: &str,
-        pending: &str,
-        mirror: bool,
-        expiry: &str,
+        #[pyo3(from_py_with = arguments::channel)] channel: &str,
+        #[pyo3(from_py_with = arguments::pending)] pending: &str,
+        #[pyo3(from_py_with = arguments::mirror)] mirror: bool,
+        #[pyo3(from_py_with = arguments::expiry)] expiry: &str,
         persist: Option<&Bound<'_, PyAny>>,
     ) -> Outcome<MessageIdMapper> {
         const DEFAULT_US: i64 = 30 * 86_400_000_000;
@@ -169,7 +169,7 @@ impl MessageIdMapper {
         ids: &Bound<'py, PyAny>,
         external_ids: Option<&Bound<'py, PyAny>>,
         persist_until: Option<&Bound<'py, PyAny>>,
-        transactional: bool,
+        #[pyo3(from_py_with = arguments::transactional)] transactional: bool,
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyAny>> {
         let join = transactional.then_some(Unit::create as Join);
@@ -201,7 +201,7 @@ impl MessageIdMapper {
         ids: &Bound<'py, PyAny>,
         external_ids: Option<&Bound<'py, PyAny>>,
         persist_until: Option<&Bound<'py, PyAny>>,
-        transactional: bool,
+        #[pyo3(from_py_with = arguments::transactional)] transactional: bool,
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyAny>> {
         let join = transactional.then_some(Unit::update as Join);
@@ -226,7 +226,7 @@ impl MessageIdMapper {
     fn remove<'py>(
         &self,
         ids: &Bound<'py, PyAny>,
-        transactional: bool,
+        #[pyo3(from_py_with = arguments::transactional)] transactional: bool,
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyAny>> {
         let join = transactional.then_some((|unit, ids, _, _, now_us| unit.remove(ids, now_us)) as Join);
@@ -274,13 +274,13 @@ impl MessageIdMapper {
     fn begin_send<'py>(
         &self,
         messages: &Bound<'py, PyAny>,
-        columns: Option<&Bound<'py, PyMapping>>,
-        qos: &str,
+        #[pyo3(from_py_with = arguments::columns)] columns: Option<Bound<'py, PyMapping>>,
+        #[pyo3(from_py_with = arguments::qos)] qos: &str,
         persist_until: Option<&Bound<'py, PyAny>>,
-        raise_pending: bool,
+        #[pyo3(from_py_with = arguments::raise_pending)] raise_pending: bool,
         #[pyo3(from_py_with = arguments::transaction)] transaction: Option<(String, i64)>,
-        on_replay: &str,
-        on_other_rows: &str,
+        #[pyo3(from_py_with = arguments::on_replay)] on_replay: &str,
+        #[pyo3(from_py_with = arguments::on_other_rows)] on_other_rows: &str,
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<MapperSend> {
         let py = messages.py();
@@ -292,7 +292,7 @@ impl MessageIdMapper {
         let transaction = transaction.map(|(application, batch)| Transaction { application, batch });
         let under = transaction.map(|transaction| SendTransaction { transaction, replays });
         let qos = messages::qos(qos)?;
-        let messages = Messages::import(messages, names(columns)?.as_ref(), qos, self.mapper.values())?;
+        let messages = Messages::import(messages, names(columns.as_ref())?.as_ref(), qos, self.mapper.values())?;
         let send = crate::calls::outside(py, || {
             let column = column(&messages.ids)?;
             let ids = self.mapper.values().ids(&column);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::arguments;
 use crate::arrow::array::{ArrayRef, RecordBatch};
 use dochistory_core::protocols::mapper::rules::Action;
 use dochistory_core::protocols::mapper::{Mapper, Send};
@@ -136,7 +137,12 @@ impl MapperSend {
     /// Raises:
     ///     As `complete`.
     #[pyo3(signature = (rows = None, *, definite = false))]
-    fn abort(&self, py: Python<'_>, rows: Option<&Bound<'_, PyAny>>, definite: bool) -> Outcome<()> {
+    fn abort(
+        &self,
+        py: Python<'_>,
+        rows: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = arguments::definite)] definite: bool,
+    ) -> Outcome<()> {
         let _call = crate::calls::InCall::enter(py);
         self.handle.check_process()?;
         let rows = self.chosen(rows)?;

@@ -8,11 +8,13 @@ use crate::arrow::array::ArrayRef;
 use dochistory_core::history::values::Ids;
 use dochistory_core::protocols::mapper::{Mapper, RowError, Taken, Texts, Unit, Untils};
 use pyo3::prelude::*;
+use pyo3::types::PyMapping;
 
 use super::arrays::{column, error_columns, ids, texts};
 use super::messages::{self, Messages};
 use super::settings::Kept;
 use super::verdicts::{audit_columns, verdict_columns};
+use crate::arguments;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
@@ -119,8 +121,8 @@ impl UnitOfWork {
     fn take<'py>(
         &self,
         messages: &Bound<'py, PyAny>,
-        columns: Option<&Bound<'py, pyo3::types::PyMapping>>,
-        qos: &str,
+        #[pyo3(from_py_with = arguments::columns)] columns: Option<Bound<'py, PyMapping>>,
+        #[pyo3(from_py_with = arguments::qos)] qos: &str,
         persist_until: Option<&Bound<'py, PyAny>>,
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<MapperTaken> {
@@ -130,7 +132,7 @@ impl UnitOfWork {
         let taken_at = clock::now_us(now)?;
         let kept = Kept::read(persist_until, self.persist_us, taken_at)?;
         let qos = messages::qos(qos)?;
-        let messages = Messages::import(messages, names(columns)?.as_ref(), qos, self.mapper.values())?;
+        let messages = Messages::import(messages, names(columns.as_ref())?.as_ref(), qos, self.mapper.values())?;
         let taken = crate::calls::outside(py, || {
             let message_ids = texts(messages.message_ids.as_ref(), messages.input.rows)?;
             let column = column(&messages.ids)?;
@@ -388,5 +390,12 @@ impl MapperTaken {
             let unit = unit.as_mut().ok_or_else(over)?;
             Ok(unit.fail(&mut lock(&self.taken), &ids, &rows)?)
         })
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        // Another thread may hold the lock and wait for Python.
+        let new = crate::calls::outside(py, || lock(&self.taken).open_rows().len());
+        let all = self.messages.input.rows;
+        format!("<MapperTaken {:?}: {new} of {all} messages to process>", self.mapper.name())
     }
 }

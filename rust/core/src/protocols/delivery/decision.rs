@@ -1,6 +1,6 @@
 //! The receiver's table, rows 0 to 8: one message against the position of its stream.
 
-use super::header::{BadHeader, PartHeader};
+use super::header::{BadHeader, MAX_JOINED_EPOCH, PartHeader};
 
 /// The decision about a message when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -204,7 +204,7 @@ impl Reason {
     /// For people.
     pub fn text(self) -> &'static str {
         match self {
-            Self::Malformed => "D0: the header does not parse, or its epoch is above 2147483647",
+            Self::Malformed => "D0: the header does not parse, or its epoch is above 2147483646",
             Self::Backwards => "D0: the last commit lies before the previous message's",
             Self::NoStream => "D0: the message names no stream",
             Self::UnknownStream => "first contact: log_received of this stream is not known",
@@ -252,6 +252,7 @@ pub(super) struct Position {
 /// The row of the table that matches first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Match {
+    Damaged,
     Stale,
     Adopt,
     Future,
@@ -264,7 +265,8 @@ pub(super) enum Match {
     Apply,
 }
 
-/// Rows 1 to 8; row 0 is decided by the header. `held` finds the end (`cur`) of the message held in
+/// Rows 1 to 8; row 0 is decided by the header, but for the last epoch, which only this side's own
+/// request makes good. `held` finds the end (`cur`) of the message held in
 /// the same place.
 #[inline]
 pub(super) fn decide(header: &PartHeader, at: &Position, held: impl FnOnce() -> Option<u64>) -> Match {
@@ -274,6 +276,9 @@ pub(super) fn decide(header: &PartHeader, at: &Position, held: impl FnOnce() -> 
         return Match::Stale;
     }
     if resend_count > at.rereceive_count {
+        if resend_count > MAX_JOINED_EPOCH {
+            return Match::Damaged;
+        }
         return if prev == applied && seq == 0 { Match::Adopt } else { Match::Future };
     }
     if (cur > prev && cur <= applied) || (cur == prev && prev < applied) {

@@ -42,6 +42,9 @@ pub enum BadHeader {
 /// The highest epoch of a header. Each epoch stands for a resend request, so a higher number is
 /// damage. A stream that joined it could never go back again.
 pub const MAX_EPOCH: u64 = i32::MAX as u64;
+/// The highest epoch that a stream joins: it can go back once more from there, and the messages of
+/// the last epoch then come because this side asked for them.
+pub const MAX_JOINED_EPOCH: u64 = MAX_EPOCH - 1;
 /// An unsigned 64-bit number has at most this many digits.
 const MAX_DIGITS: usize = 20;
 /// With this many digits nothing can overflow.

@@ -50,7 +50,7 @@ pub use durable::{
     Built, DecidedShard, Exchange, Inbox, KeyAndValue, Opening, Outbox, Overtaken, Receiving, Rows as StateRows,
     Settings, StreamStatus, Taken, Transactions, decide_shard, status,
 };
-pub use header::{BadHeader, MAX_EPOCH, PartHeader};
+pub use header::{BadHeader, MAX_EPOCH, MAX_JOINED_EPOCH, PartHeader};
 pub use names::encode_names;
 pub use options::Options;
 pub use order::{InOrder, Place};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::columns::HeaderColumns;
 use super::decision::Reason;
 use super::group::{Arrival, Group, group};
+use super::header::MAX_JOINED_EPOCH;
 use super::options::Options;
 use super::poll::{Change, NOT_APPLIED, Pending, Poll, Rows, StreamOutcome};
 use super::state::{ReceiverState, Volatile};
@@ -122,7 +123,8 @@ impl<'p> Pass<'p> {
 
     /// The stream starts at the lowest whole message or first part, in the epoch of that message.
     fn first_contact(&mut self, name: &str, arrivals: &[Arrival]) {
-        let starts = arrivals.iter().filter(|arrival| arrival.seq == 0);
+        let is_sound = |arrival: &&Arrival| arrival.seq == 0 && arrival.resend_count <= MAX_JOINED_EPOCH;
+        let starts = arrivals.iter().filter(is_sound);
         let Some(lowest) = starts.min_by_key(|arrival| (arrival.prev, std::cmp::Reverse(arrival.resend_count))) else {
             debug_assert!(arrivals.iter().all(|a| self.outputs.reasons[a.row as usize] == Reason::UnknownStream));
             return;

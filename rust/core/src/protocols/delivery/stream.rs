@@ -113,6 +113,10 @@ impl Pass<'_> {
             self.adopt(resend_count);
             found = self.decide(&header, place);
         }
+        if found == Match::Damaged {
+            self.outputs.reasons[row as usize] = Reason::Malformed;
+            return;
+        }
         if found == Match::Stale {
             self.seen.stale = true;
         } else {
@@ -123,6 +127,7 @@ impl Pass<'_> {
             self.seen.news |= matches!(found, Match::Future | Match::Hold | Match::Part | Match::Apply);
         }
         let reason = match found {
+            Match::Damaged => Reason::Malformed,
             Match::Stale => Reason::Stale,
             // A joined epoch is this side's own, so `decide` never finds it twice.
             Match::Future | Match::Adopt => {

@@ -256,7 +256,8 @@ impl State {
 
     fn attempts(&self) -> Vec<Attempt> {
         let attempt = |row: &SentRow| match row {
-            SentRow::Open | SentRow::Done => Attempt::Open,
+            SentRow::Open => Attempt::Open,
+            SentRow::Done => Attempt::Done,
             SentRow::Failed => Attempt::Failed,
             SentRow::Unknown => Attempt::Unknown,
         };

@@ -1,9 +1,10 @@
 //! Texts and times of a batch, beside its ids.
 
 use super::same_length;
-use crate::Result;
 use crate::columns::{IdCell, IdColumn, Validity};
+use crate::history::values::MOST_VALUE_BYTES;
 use crate::key::format_uuid;
+use crate::{Error, Result};
 
 /// The times until which entries are kept.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,9 @@ impl Untils<'_> {
     }
 }
 
+/// The longest id that another id is mapped to: a record has one byte more.
+const MOST_MAPPED_BYTES: usize = MOST_VALUE_BYTES - 1;
+
 /// Texts of a batch, some of which may be null, as one owned column.
 #[derive(Clone, Debug)]
 pub struct Texts {
@@ -47,6 +51,9 @@ impl Default for Texts {
 
 impl Texts {
     /// The cells of a column; UUIDs become their text. A missing column is all null.
+    ///
+    /// # Errors
+    /// `Schema` when a text is longer than a mapping holds.
     pub fn of(column: Option<&IdColumn>, rows: usize) -> Result<Self> {
         let mut texts = Self::default();
         let Some(column) = column else {
@@ -57,6 +64,12 @@ impl Texts {
         for row in 0..rows {
             match column.get(row) {
                 IdCell::Null => texts.push(None),
+                IdCell::Text(text) if text.len() > MOST_MAPPED_BYTES => {
+                    return Err(Error::Schema(format!(
+                        "a mapped id of {} bytes; the most is {MOST_MAPPED_BYTES}",
+                        text.len()
+                    )));
+                }
                 IdCell::Text(text) => texts.push(Some(text)),
                 IdCell::Uuid(uuid) => texts.push(Some(&format_uuid(*uuid))),
             }

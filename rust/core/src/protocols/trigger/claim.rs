@@ -93,6 +93,7 @@ impl Claim {
             Ending { space: &self.space, number, started_at, application, is_part, left: &self.left },
             end,
             rows.zip(places.as_ref()),
+            |rows| self.places_of(rows),
             |writer, places| {
                 let places = if end == End::Released { self.freed(places) } else { places.clone() };
                 writer.finish_places((number, started_at), end, places.clone(), || self.keys_at(&places))

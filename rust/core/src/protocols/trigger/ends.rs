@@ -82,13 +82,15 @@ impl<D: Hash + Eq + Clone + Send + Sync> Ends<D> {
     }
 
     /// Write how some documents ended, or the claim as a whole; durable on return. `write` writes
-    /// the end of some, `name` says one of them in an error, and `kept` gives the keys that were
-    /// not released by themselves. Of two ends at the same time one is refused.
+    /// the end of some, `among` finds them for it, `name` says one of them in an error, and `kept`
+    /// gives the keys that were not released by themselves. Of two ends at the same time one is
+    /// refused.
     pub(super) fn write<P: Sync>(
         &self,
         claim: Ending<'_>,
         end: End,
         some: Option<(&[D], &P)>,
+        among: impl Fn(&[D]) -> Result<P> + Sync,
         write: impl Fn(&mut Writer<'_>, &P) -> Result<()> + Sync,
         name: impl Fn(&D) -> String + Sync,
         kept: impl Fn(&Writer<'_>) -> Result<FrameKeys> + Sync,
@@ -98,6 +100,13 @@ impl<D: Hash + Eq + Clone + Send + Sync> Ends<D> {
         space.write_together(SpaceSettings::STORED, |writer| {
             self.check(end, documents, &name)?;
             match some {
+                // A purge may have taken what was completed before: that is not recorded again.
+                Some((documents, _)) if end == End::Completed && writer.is_purged(started_at) => {
+                    let rest = self.not_completed(documents);
+                    if !rest.is_empty() {
+                        write(writer, &among(&rest)?)?;
+                    }
+                }
                 Some((_, some)) => write(writer, some)?,
                 // Of a batch that has ended as a whole nothing runs when it comes again.
                 None if application.is_some() && end == End::Completed && (is_part || self.has_released()) => {
@@ -128,6 +137,13 @@ impl<D: Hash + Eq + Clone + Send + Sync> Ends<D> {
             self.lock().is_durable = Some(end);
         }
         Ok(())
+    }
+
+    /// Those of these documents that were not completed by themselves before.
+    fn not_completed(&self, documents: &[D]) -> Vec<D> {
+        let mut state = self.lock();
+        let completed = state.completed.set();
+        documents.iter().filter(|document| !completed.contains(document)).cloned().collect()
     }
 
     /// Whether some documents were released by themselves.

@@ -218,6 +218,11 @@ impl StagedClaim {
             Ending { space: &self.space, number, started_at, application, is_part, left: &left },
             end,
             ended.as_deref().zip(keys.as_ref()),
+            |documents| {
+                let mut rest = FrameKeys::default();
+                documents.iter().for_each(|(key, text)| push(&mut rest, *key, text.as_deref()));
+                Ok(rest)
+            },
             |writer, keys| writer.finish_rows(number, started_at, end, keys.clone()),
             |document| format!("document {}", self.shown(document)),
             |_| self.kept_keys(&begun),

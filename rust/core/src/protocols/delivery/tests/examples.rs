@@ -1,5 +1,5 @@
 //! The examples of the rules, word for word.
-use super::Decision::{Apply, Duplicate, Hold, Overlap, Part, Stale};
+use super::Decision::{Apply, Corrupt, Duplicate, Hold, Overlap, Part, Stale};
 use super::*;
 
 const FIRST: &str = "(0-0000923200-0000923357-0)";
@@ -17,6 +17,26 @@ fn messages_in_order_are_applied_and_confirmed() {
     table.commit(poll).unwrap();
     let state = table.state("s").unwrap();
     assert_eq!((state.log_received, state.confirm_received, state.receive_count), (1_119_170, 1_119_170, 3));
+}
+
+#[test]
+fn a_stream_can_go_back_from_every_epoch_that_it_joins() {
+    let mut table = one_stream(10, 0);
+    let options = Options { batch_mode: true, ..Options::default() };
+    let poll = poll_texts(&table, &["(2147483647-10-20-0)"], &options);
+    assert_eq!((decisions(&poll), poll.rows.reasons[0]), (vec![Corrupt], Reason::Malformed));
+    assert_eq!((poll.streams[0].rereceive_count, poll.streams[0].resend), (0, None));
+    table.commit(poll).unwrap();
+
+    let poll = poll_texts(&table, &["(2147483646-10-20-0)", "(2147483646-30-40-0)"], &options);
+    assert_eq!(decisions(&poll), [Apply, Hold]);
+    assert_eq!(poll.streams[0].resend, Some((2_147_483_647, 20)));
+    table.commit(poll).unwrap();
+    let sent = SenderState { resend_count: 2_147_483_646, ..SenderState::starting_at(40) };
+    assert!(matches!(sent.resend(2_147_483_647, 20, 0), Ok(Resend::Restart(_))));
+
+    let poll = poll_texts(&table, &["(2147483647-20-40-0)"], &options);
+    assert_eq!(decisions(&poll), [Apply]);
 }
 
 #[test]

@@ -39,7 +39,9 @@ impl Naive {
         let mut told = Told::default();
         let (mut news, mut stale, mut other, mut overlap) = (false, false, false, 0);
         for &(row, header) in rows {
-            let Some(h) = header.filter(|h| h.cur >= h.prev) else {
+            let is_sound =
+                |h: &PartHeader| h.cur >= h.prev && (h.resend_count <= self.rr || h.resend_count < 2_147_483_647);
+            let Some(h) = header.filter(is_sound) else {
                 told.rows.insert(row, (Decision::Corrupt, Status::InDoubt));
                 continue;
             };

@@ -54,9 +54,11 @@ impl Policies<'_> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Attempt {
-    /// Not tried yet, or done.
+    /// Not tried yet.
     #[default]
     Open,
+    /// Delivered.
+    Done,
     /// It certainly was not delivered (receiver), or its unit of work was rolled back (sender).
     Failed,
     /// It is unknown whether it was delivered.
@@ -87,6 +89,8 @@ pub(super) struct Standing {
     pub(super) queue_stopped: bool,
     /// An earlier row of the batch has the same id and is processed.
     pub(super) id_taken: bool,
+    /// An earlier row of the batch has the same id and waits.
+    id_waits: bool,
 }
 
 impl MapperBatch<'_> {
@@ -109,27 +113,37 @@ impl MapperBatch<'_> {
         Ok(())
     }
 
-    /// Decides row by row; `after` tells how an attempt changes a rule. A row that was not to be
-    /// processed before the first attempt does not replace one that failed or waits, because its
-    /// caller was told otherwise: it is `held`.
+    /// Decides row by row; `after` tells how an attempt changes a rule. A row does not replace an
+    /// earlier one of its id that waits, nor, if it was not to be processed before the first
+    /// attempt, one that failed: its caller was told otherwise. It is `held`. What was tried is not
+    /// undone by a failure before it in its queue, so it keeps the rule of its attempt.
     pub(super) fn decide(
         &self,
         held: Rule,
         decide: impl Fn(usize, Standing) -> Rule,
         after: impl Fn(Rule, Attempt) -> Rule,
     ) -> Vec<Rule> {
-        let first = self.pass(&decide);
+        let decide = |row: usize, standing: Standing| match decide(row, standing) {
+            rule if standing.id_waits && rule.is_processed() && self.qos[row] != Qos::BestEffort => held,
+            rule => rule,
+        };
+        let first = self.pass(decide);
         let Some(attempts) = self.attempts else { return first };
-        self.pass(|row, standing| match decide(row, standing) {
-            rule if rule.is_processed() && !first[row].is_processed() => held,
-            rule => after(rule, attempts[row]),
+        self.pass(|row, standing| {
+            if first[row].is_processed() && attempts[row] != Attempt::Open {
+                return after(first[row], attempts[row]);
+            }
+            match decide(row, standing) {
+                rule if rule.is_processed() && !first[row].is_processed() => held,
+                rule => rule,
+            }
         })
     }
 
-    /// One pass, which tracks the ids that are taken and the queues that have stopped.
+    /// One pass, which tracks the ids that are taken or wait, and the queues that have stopped.
     fn pass(&self, decide: impl Fn(usize, Standing) -> Rule) -> Vec<Rule> {
         let rows = self.qos.len();
-        let mut taken = vec![false; rows];
+        let (mut taken, mut waiting) = (vec![false; rows], vec![false; rows]);
         let mut stopped = vec![false; self.queue_count];
         let mut rules = Vec::with_capacity(rows);
         for row in 0..rows {
@@ -138,10 +152,14 @@ impl MapperBatch<'_> {
             let standing = Standing {
                 queue_stopped: in_order && stopped[self.queues[row] as usize],
                 id_taken: taken.get(first).copied().unwrap_or(false),
+                id_waits: waiting.get(first).copied().unwrap_or(false),
             };
             let rule = decide(row, standing);
             if rule.takes_id() {
                 taken[first] = true;
+            }
+            if let Some(waits) = waiting.get_mut(first).filter(|_| rule.is_held()) {
+                *waits = true;
             }
             if in_order && rule.stops_queue() {
                 stopped[self.queues[row] as usize] = true;

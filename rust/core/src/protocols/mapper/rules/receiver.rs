@@ -72,7 +72,7 @@ fn decide(row: &Row, standing: Standing) -> Rule {
     }
 }
 
-/// The rule of a row after the attempt to send it.
+/// The rule of a row that was to be sent after the attempt to send it.
 fn after_attempt(rule: Rule, attempt: Attempt) -> Rule {
     match (rule, attempt) {
         (Rule::M1 | Rule::M4, Attempt::Failed) => Rule::M1Failed,

@@ -46,7 +46,7 @@ fn decide(qos: Qos, has_id: bool, mapped: bool, standing: Standing) -> Rule {
 /// N4.
 fn after_attempt(rule: Rule, attempt: Attempt) -> Rule {
     match (rule, attempt) {
-        (_, Attempt::Open) => rule,
+        (_, Attempt::Open | Attempt::Done) => rule,
         (Rule::N2, _) => Rule::N4,
         (Rule::N1, _) => Rule::N1Failed,
         _ => rule,

@@ -74,6 +74,8 @@ pub struct Trigger {
 /// The longest name in bytes; a name may become a file name.
 const MAX_NAME_BYTES: usize = 255;
 const TWO_HOURS_US: i64 = 2 * 3600 * 1_000_000;
+/// The limit of deliveries where none is set.
+const UNSET_DELIVERY_COUNT: i64 = 100;
 const THIRTY_DAYS_US: i64 = 30 * 24 * 3600 * 1_000_000;
 
 impl Trigger {
@@ -102,7 +104,7 @@ impl Trigger {
             in_batch: None,
             suspend_and_retry_on_error: true,
             suspend_on_failure: false,
-            max_delivery_count: 100,
+            max_delivery_count: UNSET_DELIVERY_COUNT,
             max_redelivery_count: None,
             complete_resolved: false,
             expiry: Expiry::UntilPurged,
@@ -138,10 +140,25 @@ impl Trigger {
                 self.max_delivery_count
             )));
         }
-        match self.max_redelivery_count.filter(|most| *most < 1) {
-            Some(most) => Err(Error::Config(format!("max_redelivery_count is {most}; allowed is 1 or more"))),
-            None => Ok(()),
+        if let Some(most) = self.max_redelivery_count.filter(|most| *most < 1) {
+            return Err(Error::Config(format!("max_redelivery_count is {most}; allowed is 1 or more")));
         }
+        self.check_kind()
+    }
+
+    /// A limit that only the other kind has would never reject anything.
+    fn check_kind(&self) -> Result<()> {
+        let (foreign, most, own) = match (self.kind, self.max_redelivery_count) {
+            (Kind::Messaging, _) if self.max_delivery_count != UNSET_DELIVERY_COUNT => {
+                ("max_delivery_count", self.max_delivery_count, "max_redelivery_count")
+            }
+            (Kind::Jms, Some(most)) => ("max_redelivery_count", most, "max_delivery_count"),
+            _ => return Ok(()),
+        };
+        Err(Error::Config(format!(
+            "{foreign} is {most}, and a trigger of kind {:?} does not have it: leave it out, or set {own}",
+            self.kind.as_str()
+        )))
     }
 
     /// Whether the trigger suspends when a component is down: either switch is enough.

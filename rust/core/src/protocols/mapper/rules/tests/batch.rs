@@ -35,7 +35,7 @@ fn copy_in_doubt_holds_its_queue() {
         ("a", Qos::InOrder, 0),
         ("a", Qos::InOrder, 0),
         ("b", Qos::InOrder, 0),
-        ("b", Qos::InOrder, 1),
+        ("e", Qos::InOrder, 1),
         ("a", Qos::InOrder, 1),
         ("c", Qos::InOrder, 1),
     ]);
@@ -71,6 +71,39 @@ fn a_copy_of_what_waits_since_a_failure_waits_in_any_queue() {
     assert_eq!(rows.send(false, None), [Rule::N2, Rule::N2, Rule::N3Batch, Rule::N2, Rule::N3Batch]);
     let into = rows.send(false, Some(&attempts));
     assert_eq!(into, [Rule::N4, Rule::N4Queue, Rule::N2Hold, Rule::N4Queue, Rule::N2Hold]);
+}
+
+#[test]
+fn a_copy_of_what_waits_from_the_start_waits_in_any_queue() {
+    let rows = Rows::new(&[
+        ("", Qos::InOrder, 0),
+        ("a", Qos::InOrder, 0),
+        ("a", Qos::ExactlyOnce, 0),
+        ("a", Qos::InOrder, 1),
+        ("a", Qos::BestEffort, 0),
+    ]);
+    let out = rows.receive(false, false, Policy::Error, None);
+    assert_eq!(out, [Rule::M8, Rule::M7, Rule::M1Hold, Rule::M1Hold, Rule::M6]);
+    assert_eq!(rows.receive(false, true, Policy::Error, None)[1..4], [Rule::M7, Rule::M2, Rule::M2]);
+    let into = rows.send(false, None);
+    assert_eq!(into, [Rule::NoId, Rule::N4Queue, Rule::N2Hold, Rule::N2Hold, Rule::N1]);
+}
+
+#[test]
+fn what_was_tried_stays_when_an_earlier_row_fails() {
+    let rows = Rows::new(&[
+        ("a", Qos::InOrder, 0),
+        ("b", Qos::InOrder, 0),
+        ("c", Qos::InOrder, 0),
+        ("d", Qos::InOrder, 0),
+        ("e", Qos::InOrder, 0),
+        ("d", Qos::ExactlyOnce, 0),
+    ]);
+    use Attempt::{Done, Failed, Open, Unknown};
+    let out = rows.receive(false, false, Policy::Error, Some(&[Failed, Unknown, Failed, Done, Open, Open]));
+    assert_eq!(out, [Rule::M1Failed, Rule::M1Unknown, Rule::M1Failed, Rule::M1, Rule::M7, Rule::M1Batch]);
+    let into = rows.send(false, Some(&[Failed, Failed, Open, Open, Open, Open]));
+    assert_eq!(into, [Rule::N4, Rule::N4, Rule::N4Queue, Rule::N4Queue, Rule::N4Queue, Rule::N2Hold]);
 }
 
 #[test]

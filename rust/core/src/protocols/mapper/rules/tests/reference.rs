@@ -17,7 +17,9 @@ struct Fact {
 fn any_fact() -> impl Strategy<Value = Fact> {
     let qos = prop_oneof![1 => Just(Qos::BestEffort), 2 => Just(Qos::ExactlyOnce), 4 => Just(Qos::InOrder)];
     let policy = prop_oneof![Just(Policy::Error), Just(Policy::Process), Just(Policy::Duplicate)];
-    let attempt = prop_oneof![6 => Just(Attempt::Open), 1 => Just(Attempt::Failed), 1 => Just(Attempt::Unknown)];
+    let attempt = prop_oneof![
+        6 => Just(Attempt::Open), 1 => Just(Attempt::Done), 1 => Just(Attempt::Failed), 1 => Just(Attempt::Unknown)
+    ];
     let flag = || prop::bool::weighted(0.2);
     (prop::option::weighted(0.95, 0..12_u8), qos, 0..4_u32, flag(), flag(), policy, attempt).prop_map(
         |(id, qos, queue, pending, mapped, policy, attempt)| Fact { id, qos, queue, pending, mapped, policy, attempt },
@@ -40,21 +42,23 @@ fn stopped(rows: &[Fact], words: &[Word], at: usize) -> bool {
         })
 }
 
+/// This row was to go first, and was tried: nothing before it undoes that.
+fn was_tried(rows: &[Fact], first: &[Word], at: usize) -> bool {
+    rows[at].attempt != Attempt::Open && first.get(at).is_some_and(|word| word.1 == Action::Process)
+}
+
 /// An earlier copy is, or may be, on its way.
-fn on_its_way(rows: &[Fact], words: &[Word], at: usize) -> bool {
+fn on_its_way(rows: &[Fact], words: &[Word], first: &[Word], at: usize) -> bool {
     (0..at).any(|row| {
-        let begun = words[row].1 == Action::Process
-            || words[row].0 == Status::InDoubt
-                && rows[row].attempt == Attempt::Unknown
-                && would_go_out(rows, words, row);
+        let may_be = rows[row].attempt == Attempt::Unknown && was_tried(rows, first, row);
+        let begun = words[row].1 == Action::Process || may_be;
         rows[row].id == rows[at].id && rows[row].qos != Qos::BestEffort && begun
     })
 }
 
-fn would_go_out(rows: &[Fact], words: &[Word], at: usize) -> bool {
-    let fact = &rows[at];
-    let free = !fact.mapped && (!fact.pending || fact.policy == Policy::Process);
-    free && !stopped(rows, words, at) && !on_its_way(rows, words, at)
+/// An earlier copy waits.
+fn one_waits(rows: &[Fact], words: &[Word], at: usize) -> bool {
+    (0..at).any(|row| rows[row].id == rows[at].id && rows[row].qos != Qos::BestEffort && words[row].1 == Action::Hold)
 }
 
 /// An earlier copy was to go first, before anything was tried.
@@ -67,17 +71,21 @@ const HELD: Word = (Status::Undecided, Action::Hold, Change::None);
 
 fn going_out(rows: &[Fact], words: &[Word], first: &[Word], at: usize) -> Word {
     let fact = &rows[at];
-    if stopped(rows, words, at) {
-        return (Status::Undecided, Action::Hold, Change::None);
-    }
-    if fact.qos == Qos::BestEffort {
-        return if fact.attempt == Attempt::Open {
-            (Status::NewUnchecked, Action::Process, Change::None)
-        } else {
-            (Status::Failed, Action::Raise, Change::None)
+    if was_tried(rows, first, at) {
+        return match (fact.attempt, fact.qos) {
+            (Attempt::Open | Attempt::Done, _) => first[at],
+            (_, Qos::BestEffort) => (Status::Failed, Action::Raise, Change::None),
+            (Attempt::Failed, _) => (Status::Failed, Action::Raise, Change::RemovePending),
+            (Attempt::Unknown, _) => (Status::InDoubt, Action::Raise, Change::None),
         };
     }
-    if fact.id.is_none() || on_its_way(rows, words, at) {
+    if stopped(rows, words, at) {
+        return HELD;
+    }
+    if fact.qos == Qos::BestEffort {
+        return (Status::NewUnchecked, Action::Process, Change::None);
+    }
+    if fact.id.is_none() || on_its_way(rows, words, first, at) {
         return (Status::InDoubt, Action::Raise, Change::None);
     }
     if fact.mapped {
@@ -89,31 +97,32 @@ fn going_out(rows: &[Fact], words: &[Word], first: &[Word], at: usize) -> Word {
     if fact.pending && fact.policy == Policy::Duplicate {
         return (Status::Duplicate, Action::Skip, Change::WriteMappingRemovePending);
     }
-    match fact.attempt {
-        _ if came_second(rows, first, at) => HELD,
-        Attempt::Failed => (Status::Failed, Action::Raise, Change::RemovePending),
-        Attempt::Unknown => (Status::InDoubt, Action::Raise, Change::None),
-        Attempt::Open if fact.pending => (Status::New, Action::Process, Change::TakePending),
-        Attempt::Open => (Status::New, Action::Process, Change::WritePending),
+    if came_second(rows, first, at) || one_waits(rows, words, at) {
+        return HELD;
     }
+    (Status::New, Action::Process, if fact.pending { Change::TakePending } else { Change::WritePending })
 }
 
 fn coming_in(rows: &[Fact], words: &[Word], first: &[Word], at: usize) -> Word {
     let fact = &rows[at];
-    if stopped(rows, words, at) {
-        return (Status::Undecided, Action::Hold, Change::None);
+    if was_tried(rows, first, at) {
+        return match (fact.attempt, fact.qos) {
+            (Attempt::Open | Attempt::Done, _) => first[at],
+            (_, Qos::BestEffort) => (Status::Failed, Action::Raise, Change::None),
+            _ => (Status::Failed, Action::Raise, Change::RollBack),
+        };
     }
-    let open = fact.attempt == Attempt::Open;
+    if stopped(rows, words, at) {
+        return HELD;
+    }
     let earlier = (0..at)
         .any(|row| rows[row].id == fact.id && rows[row].qos != Qos::BestEffort && words[row].1 == Action::Process);
     match (fact.qos, fact.id) {
-        (Qos::BestEffort, _) if open => (Status::NewUnchecked, Action::Process, Change::None),
-        (Qos::BestEffort, _) => (Status::Failed, Action::Raise, Change::None),
+        (Qos::BestEffort, _) => (Status::NewUnchecked, Action::Process, Change::None),
         (_, None) => (Status::InDoubt, Action::Raise, Change::None),
         _ if fact.mapped || earlier => (Status::Duplicate, Action::Skip, Change::None),
-        _ if came_second(rows, first, at) => HELD,
-        _ if open => (Status::New, Action::Process, Change::None),
-        _ => (Status::Failed, Action::Raise, Change::RollBack),
+        _ if came_second(rows, first, at) || one_waits(rows, words, at) => HELD,
+        _ => (Status::New, Action::Process, Change::None),
     }
 }
 

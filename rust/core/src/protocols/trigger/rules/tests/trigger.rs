@@ -69,6 +69,21 @@ fn a_maximum_of_deliveries_is_at_least_one() {
 }
 
 #[test]
+fn a_limit_of_the_other_kind_is_refused() {
+    for kind in Kind::ALL {
+        for (deliveries, redeliveries) in [(100, None), (7, None), (100, Some(7))] {
+            let trigger = Trigger {
+                max_delivery_count: deliveries,
+                max_redelivery_count: redeliveries,
+                ..Trigger::new("orders", *kind)
+            };
+            let is_foreign = if *kind == Kind::Jms { redeliveries.is_some() } else { deliveries != 100 };
+            assert_eq!(trigger.validate().is_err(), is_foreign, "{trigger:?}");
+        }
+    }
+}
+
+#[test]
 fn every_word_stands_for_its_value() {
     for kind in Kind::ALL {
         assert_eq!(kind.to_string().parse::<Kind>().unwrap(), *kind);
