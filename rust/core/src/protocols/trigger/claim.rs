@@ -90,8 +90,7 @@ impl Claim {
         let (number, started_at) = (self.number, self.started_at);
         let (application, is_part) = (self.application.as_deref(), self.is_part);
         self.ends.write(
-            Ending { space: &self.space, number, started_at, application, is_part, left: &self.left },
-            end,
+            Ending { space: &self.space, number, started_at, application, is_part, left: &self.left, end },
             rows.zip(places.as_ref()),
             |rows| self.places_of(rows),
             |writer, places| {

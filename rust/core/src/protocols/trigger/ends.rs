@@ -11,7 +11,7 @@ use crate::types::Ending as End;
 use crate::types::FrameKeys;
 use crate::{Error, Result};
 
-/// The claim that ends.
+/// The claim that ends, and how.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ending<'a> {
     pub(super) space: &'a KeySpace,
@@ -23,6 +23,7 @@ pub(super) struct Ending<'a> {
     pub(super) is_part: bool,
     /// The keys of its batch that are neither done nor begun by it.
     pub(super) left: &'a FrameKeys,
+    pub(super) end: End,
 }
 
 /// The ends of one claim, document by document and as a whole.
@@ -82,13 +83,12 @@ impl<D: Hash + Eq + Clone + Send + Sync> Ends<D> {
     }
 
     /// Write how some documents ended, or the claim as a whole; durable on return. `write` writes
-    /// the end of some, `among` finds them for it, `name` says one of them in an error, and `kept`
+    /// the end of some, `among` finds fewer of them for it, `name` says one of them in an error, and `kept`
     /// gives the keys that were not released by themselves. Of two ends at the same time one is
     /// refused.
     pub(super) fn write<P: Sync>(
         &self,
         claim: Ending<'_>,
-        end: End,
         some: Option<(&[D], &P)>,
         among: impl Fn(&[D]) -> Result<P> + Sync,
         write: impl Fn(&mut Writer<'_>, &P) -> Result<()> + Sync,
@@ -96,7 +96,7 @@ impl<D: Hash + Eq + Clone + Send + Sync> Ends<D> {
         kept: impl Fn(&Writer<'_>) -> Result<FrameKeys> + Sync,
     ) -> Result<()> {
         let documents = some.map(|(documents, _)| documents);
-        let Ending { space, number, started_at, application, is_part, left } = claim;
+        let Ending { space, number, started_at, application, is_part, left, end } = claim;
         space.write_together(SpaceSettings::STORED, |writer| {
             self.check(end, documents, &name)?;
             match some {

@@ -215,12 +215,13 @@ impl StagedClaim {
         let is_whole = documents.is_none() && end == End::Completed;
         let left = if is_whole { begun.left_out()? } else { FrameKeys::default() };
         self.ends.write(
-            Ending { space: &self.space, number, started_at, application, is_part, left: &left },
-            end,
+            Ending { space: &self.space, number, started_at, application, is_part, left: &left, end },
             ended.as_deref().zip(keys.as_ref()),
             |documents| {
                 let mut rest = FrameKeys::default();
-                documents.iter().for_each(|(key, text)| push(&mut rest, *key, text.as_deref()));
+                for (key, text) in documents {
+                    rest.push(*key, text.as_deref());
+                }
                 Ok(rest)
             },
             |writer, keys| writer.finish_rows(number, started_at, end, keys.clone()),

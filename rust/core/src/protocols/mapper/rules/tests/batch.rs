@@ -91,6 +91,8 @@ fn a_copy_of_what_waits_from_the_start_waits_in_any_queue() {
 
 #[test]
 fn what_was_tried_stays_when_an_earlier_row_fails() {
+    use Attempt::{Done, Failed, Open, Unknown};
+
     let rows = Rows::new(&[
         ("a", Qos::InOrder, 0),
         ("b", Qos::InOrder, 0),
@@ -99,7 +101,6 @@ fn what_was_tried_stays_when_an_earlier_row_fails() {
         ("e", Qos::InOrder, 0),
         ("d", Qos::ExactlyOnce, 0),
     ]);
-    use Attempt::{Done, Failed, Open, Unknown};
     let out = rows.receive(false, false, Policy::Error, Some(&[Failed, Unknown, Failed, Done, Open, Open]));
     assert_eq!(out, [Rule::M1Failed, Rule::M1Unknown, Rule::M1Failed, Rule::M1, Rule::M7, Rule::M1Batch]);
     let into = rows.send(false, Some(&[Failed, Failed, Open, Open, Open, Open]));
