@@ -188,7 +188,6 @@ def _database(context: Context) -> migration.Source:
 
 def _queried(driver: Any, source: migration.Source) -> migration.Source:
     """The rows, with the database's errors as those of a command."""
-
     stopped: Any = getattr(driver, "OperationalError", ())
 
     def read() -> Iterator[pa.RecordBatch]:
