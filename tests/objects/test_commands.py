@@ -1,6 +1,7 @@
 """The command line takes the URL of a history in a bucket where it takes a directory."""
 
 import datetime as dt
+import json
 import os
 import signal
 import subprocess
@@ -203,6 +204,28 @@ def test_a_secret_on_the_command_line_is_refused(run: Run, place: str) -> None:
     assert ran.status == 2
     assert "other users of this machine" in " ".join(ran.err.split())
     assert "hidden" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("aws_regoin", "; did you mean 'aws_region'?"),
+        ("aws_session_tokn", "; did you mean 'aws_session_token'?"),
+        ("nonsense", ""),
+    ],
+)
+def test_a_misspelt_option_is_not_taken_for_a_secret(run: Run, place: str, name: str, near: str) -> None:
+    ran = run("--history", place, "--storage-option", f"{name}=hidden", "stats")
+    assert (ran.status, "hidden" in ran.err) == (2, False)
+    assert f"there is no option '{name}'{near} [DH-CONFIG]" in ran.err
+    ran = run("check", place, "--storage-option", f"{name}=hidden", "--json")
+    assert f"there is no option '{name}'{near}" in json.loads(ran.err)["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["secret_access_key", "azure_storage_sas_key", "aws_sse_kms_key_id", "proxy_url"])
+def test_a_secret_of_any_store_is_refused(run: Run, place: str, name: str) -> None:
+    ran = run("--history", place, "--storage-option", f"{name}=hidden", "stats")
+    assert (ran.status, "hidden" in ran.err, "set it in the environment" in ran.err) == (2, False, True)
 
 
 def test_pins_of_a_bucket_are_listed_and_released(run: Run, s3: Server, place: str, made: list[str]) -> None:
