@@ -75,7 +75,23 @@ def test_commands_take_a_url(run: Run, place: str, made: list[str]) -> None:
 @pytest.mark.parametrize("command", [["stats"], ["backup", "copy"], ["repair"]])
 def test_missing_history_gets_no_advice_to_create(run: Run, place: str, command: list[str]) -> None:
     ran = run("--history", place, *command)
-    assert (ran.status, "there is no history" in ran.err, "create=True" in ran.err) == (2, True, False)
+    assert (ran.status, "create=True" in ran.err) == (2, False)
+    assert ran.err.startswith(f"dochistory: {place}: there is no history here")
+
+
+@pytest.mark.parametrize("command", [["stats"], ["backup", "copy"], ["repair"], ["repair", "--yes"]])
+def test_a_damaged_identity_is_named_by_its_url(
+    run: Run, place: str, made: list[str], client: objects.ObjectClient, command: list[str]
+) -> None:
+    whole = client.get("HISTORY")
+    assert made
+    assert whole
+    client.put("HISTORY", whole[:40])
+    ran = run("--history", place, *command)
+    assert ran.status == 1
+    assert ran.err.startswith(f"dochistory: {place}/HISTORY at byte 36: ")
+    assert "restore this object, or an older version of it, from a copy" in ran.err
+    assert "dochistory repair" not in ran.err
 
 
 def test_the_sweeper_purges_a_bucket_and_deletes_objects(
@@ -129,7 +145,7 @@ def test_backup_does_not_write_where_something_is(run: Run, place: str, made: li
     assert run("--history", place, "backup", tmp_path / "copy.history").status == 0
     ran = run("--history", tmp_path / "copy.history", "backup", place)
     assert ran.status == 2
-    assert "holds other objects" in " ".join(ran.err.split())
+    assert f"dochistory: {place}: the place for the copy holds other objects" in " ".join(ran.err.split())
     assert made
 
 
