@@ -1,5 +1,7 @@
 """`dochistory load`."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,7 +26,7 @@ def test_a_file_is_loaded_and_both_sides_are_asked(run: Run, orders: Path) -> No
     with dh.open(orders, read_only=True) as history:
         assert len(entries(history, trigger("orders"))) == 5
         assert len(entries(history, trigger("bills"))) == 1
-    assert run(*words, "--json").json["loaded"] == {"orders": 2, "bills": 1}
+    assert run(*words, "--json").json["loaded"] == {"orders": 0, "bills": 0}
 
 
 def test_a_difference_makes_the_command_fail(run: Run, orders: Path, tmp_path: Path) -> None:
@@ -96,3 +98,55 @@ def test_bad_input_is_explained(run: Run, orders: Path, tmp_path: Path, words: l
     assert ran.status in (2, 3)
     assert said in ran.err
     assert ran.err.count("\n") == 1
+
+
+OLD_DB = ["load", "--driver", "sqlite3", "--connect", "old.db", "--trigger", "orders", "--time-to-live", "1d"]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("select x from nosuchtable", "the database refuses --query: no such table: nosuchtable"),
+        ("select id from old", "the database refuses --query: no such column: id"),
+        ("syntax error", 'the database refuses --query: near "syntax": syntax error'),
+        ("select uuid, began as time from old", "column 'time' of the query has values of several types"),
+    ],
+)
+def test_a_mistake_in_the_query_is_the_users(run: Run, orders: Path, query: str, said: str) -> None:
+    with closing(sqlite3.connect("old.db")) as old:
+        old.executescript("create table old (uuid text, began); insert into old values ('1', 7), ('2', 'soon')")
+    ran = run(*OLD_DB, "--query", query, "--history", orders)
+    assert (ran.status, said in ran.err) == (2, True)
+    assert "DH-BUG" not in ran.err
+
+
+def test_a_database_that_stops_is_worth_another_try(
+    run: Run, orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stopping_driver.py").write_text(STOPPING)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ["load", "--driver", "stopping_driver", "--trigger", "orders", "--time-to-live", "1d", "--query", "all"]
+    ran = run(*words, "--connect", "here", "--history", orders)
+    assert (ran.status, "stopped in the middle of its rows: gone" in ran.err) == (3, True)
+    ran = run(*words, "--connect", "nowhere", "--history", orders)
+    assert (ran.status, "stopping_driver cannot connect: no nowhere: correct --connect" in ran.err) == (2, True)
+
+
+STOPPING = """
+class Error(Exception): pass
+class OperationalError(Error): pass
+class Cursor:
+    description = [("uuid",)]
+    rows = [("1",)]
+    def execute(self, query): pass
+    def fetchmany(self, most):
+        if not self.rows: raise OperationalError("gone")
+        return [self.rows.pop()]
+    def close(self): pass
+class Connection:
+    def cursor(self, *name): return Cursor()
+    def close(self): pass
+def connect(where):
+    if where != "here": raise ValueError(f"no {where}")
+    return Connection()
+"""

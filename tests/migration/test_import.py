@@ -61,6 +61,33 @@ def test_importing_again_changes_nothing(history: dh.History) -> None:
     assert len(entries(history, ORDERS)) == 3
 
 
+def test_importing_again_without_times_renews_nothing(history: dh.History) -> None:
+    old = pa.table({"uuid": ["a", "b", "a"], "status": ["completed", "processing", "processing"]})
+    loaded, found = [], []
+    for day in range(3):
+        now = T0 + dt.timedelta(day)
+        loaded.append(migration.import_history(history, migration.rows_of(old), ORDERS, now=now).loaded)
+        found.append((known(history, ORDERS), history.stats(ORDERS)["segment_entries"]))
+    assert found[0][0] == {"a": ("completed", T0), "b": ("processing", T0)}
+    assert found[0] == found[1] == found[2]
+    assert loaded == [{"orders": 3}, {"orders": 0}, {"orders": 0}]
+
+
+def test_rows_without_times_complete_what_was_open(history: dh.History) -> None:
+    open_, ended = (pa.table({"uuid": ["a", "b"], "status": [status] * 2}) for status in ("processing", "completed"))
+    for old in (open_, ended, open_):
+        migration.import_history(history, migration.rows_of(old), ORDERS, now=T0)
+    assert known(history, ORDERS) == {"a": ("completed", T0), "b": ("completed", T0)}
+
+
+def test_a_row_with_a_time_renews_an_older_one(history: dh.History) -> None:
+    for day in range(2):
+        time = pa.array([T0 + dt.timedelta(day), None], pa.timestamp("us", "UTC"))
+        old = pa.table({"uuid": ["a", "b"], "time": time})
+        migration.import_history(history, migration.rows_of(old), ORDERS, now=T0 + dt.timedelta(day))
+    assert known(history, ORDERS) == {"a": ("completed", T0 + dt.timedelta(1)), "b": ("completed", T0)}
+
+
 def test_a_difference_is_found_and_named(history: dh.History) -> None:
     history.begin(documents(["b"]), ORDERS).complete()
     done = migration.import_history(history, migration.rows_of(OLD), BOTH)

@@ -1,6 +1,7 @@
 """The command line takes the URL of a history in a bucket where it takes a directory."""
 
 import datetime as dt
+import json
 import os
 import signal
 import subprocess
@@ -74,7 +75,23 @@ def test_commands_take_a_url(run: Run, place: str, made: list[str]) -> None:
 @pytest.mark.parametrize("command", [["stats"], ["backup", "copy"], ["repair"]])
 def test_missing_history_gets_no_advice_to_create(run: Run, place: str, command: list[str]) -> None:
     ran = run("--history", place, *command)
-    assert (ran.status, "there is no history" in ran.err, "create=True" in ran.err) == (2, True, False)
+    assert (ran.status, "create=True" in ran.err) == (2, False)
+    assert ran.err.startswith(f"dochistory: {place}: there is no history here")
+
+
+@pytest.mark.parametrize("command", [["stats"], ["backup", "copy"], ["repair"], ["repair", "--yes"]])
+def test_a_damaged_identity_is_named_by_its_url(
+    run: Run, place: str, made: list[str], client: objects.ObjectClient, command: list[str]
+) -> None:
+    whole = client.get("HISTORY")
+    assert made
+    assert whole
+    client.put("HISTORY", whole[:40])
+    ran = run("--history", place, *command)
+    assert ran.status == 1
+    assert ran.err.startswith(f"dochistory: {place}/HISTORY at byte 36: ")
+    assert "restore this object, or an older version of it, from a copy" in ran.err
+    assert "dochistory repair" not in ran.err
 
 
 def test_the_sweeper_purges_a_bucket_and_deletes_objects(
@@ -128,7 +145,7 @@ def test_backup_does_not_write_where_something_is(run: Run, place: str, made: li
     assert run("--history", place, "backup", tmp_path / "copy.history").status == 0
     ran = run("--history", tmp_path / "copy.history", "backup", place)
     assert ran.status == 2
-    assert "holds other objects" in " ".join(ran.err.split())
+    assert f"dochistory: {place}: the place for the copy holds other objects" in " ".join(ran.err.split())
     assert made
 
 
@@ -203,6 +220,28 @@ def test_a_secret_on_the_command_line_is_refused(run: Run, place: str) -> None:
     assert ran.status == 2
     assert "other users of this machine" in " ".join(ran.err.split())
     assert "hidden" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("aws_regoin", "; did you mean 'aws_region'?"),
+        ("aws_session_tokn", "; did you mean 'aws_session_token'?"),
+        ("nonsense", ""),
+    ],
+)
+def test_a_misspelt_option_is_not_taken_for_a_secret(run: Run, place: str, name: str, near: str) -> None:
+    ran = run("--history", place, "--storage-option", f"{name}=hidden", "stats")
+    assert (ran.status, "hidden" in ran.err) == (2, False)
+    assert f"there is no option '{name}'{near} [DH-CONFIG]" in ran.err
+    ran = run("check", place, "--storage-option", f"{name}=hidden", "--json")
+    assert f"there is no option '{name}'{near}" in json.loads(ran.err)["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["secret_access_key", "azure_storage_sas_key", "aws_sse_kms_key_id", "proxy_url"])
+def test_a_secret_of_any_store_is_refused(run: Run, place: str, name: str) -> None:
+    ran = run("--history", place, "--storage-option", f"{name}=hidden", "stats")
+    assert (ran.status, "hidden" in ran.err, "set it in the environment" in ran.err) == (2, False, True)
 
 
 def test_pins_of_a_bucket_are_listed_and_released(run: Run, s3: Server, place: str, made: list[str]) -> None:

@@ -111,3 +111,25 @@ with dh.open(sys.argv[1], create=True) as history:
     run(OTHERS, directory)
     told, complaints = process.communicate("go\n", timeout=120)
     assert told.splitlines() == ["DUPLICATE IN_DOUBT NEW"] * 60, complaints
+
+
+SEGMENTS = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+history = dh.open(sys.argv[1], create=True, auto_maintain=False)
+for part in range(100):
+    history.load(documents([f"{part}-{row}" for row in range(100)]), trigger())
+print(*status_of(history, ["0-1", "99-99", "other"]))
+claims = []
+for handle in range(5):
+    history.close()
+    history = dh.open(sys.argv[1], auto_maintain=False)
+    claims.append(history.begin(documents([f"claimed-{handle}"]), trigger()))
+names = [os.path.basename(os.readlink(f"/proc/self/fd/{one}")) for one in os.listdir("/proc/self/fd")
+         if os.path.lexists(f"/proc/self/fd/{one}")]
+print([name for name in names if name.startswith(("segment-", "filter-", "new-"))])
+"""
+
+
+def test_segments_keep_no_descriptor(directory: Path) -> None:
+    assert run(SEGMENTS, directory) == ["DUPLICATE DUPLICATE NEW", "[]"]

@@ -125,6 +125,22 @@ def test_another_history_under_the_path_is_not_written_to(directory: Path, tmp_p
         assert history.triggers() == []
 
 
+@pytest.mark.parametrize("is_used", [False, True], ids=["empty", "used"])
+@pytest.mark.parametrize("name", ["maintain", "verify", "purge", "stats", "triggers", "mappers"])
+def test_another_history_is_not_called_damaged(directory: Path, tmp_path: Path, name: str, *, is_used: bool) -> None:
+    with dh.open(tmp_path / "other", create=True) as other:
+        if is_used:
+            other.begin(documents(["a"]), trigger())
+            other.mapper("feed").create(["a"], ["b"])
+    with dh.open(directory, create=True) as history:
+        history.begin(documents(["a"]), trigger()).complete()
+        moved(tmp_path / "other", directory)
+        with pytest.raises(dh.FencedError, match=r"^\[DH-FENCED\].*open the history again"):
+            getattr(history, name)()
+    with dh.open(directory) as other:
+        assert other.verify() >= 0
+
+
 def test_deleted_turn_file_fences_the_open_handle(directory: Path) -> None:
     with dh.open(directory, create=True) as history:
         history.begin(documents(["a"]), trigger()).complete()

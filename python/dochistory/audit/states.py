@@ -34,7 +34,7 @@ def change(event: pa.Table, number: int) -> pa.Table:
 
 
 def outcome(resubmission: pa.Table, state: str) -> pa.Table:
-    """The rows of a resubmission, all with one outcome; duplicates from the start stay duplicates."""
+    """The rows of a resubmission, all with one outcome, those found to be duplicates too."""
     size = resubmission.num_rows
     now = pa.scalar(dt.datetime.now(dt.UTC), pa.timestamp("us", "UTC"))
     return pa.table({"number": resubmission["number"], "state": pa.repeat(state, size), "time": pa.repeat(now, size)})

@@ -3,6 +3,7 @@
 import argparse
 import datetime as dt
 import getpass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,15 @@ import pyarrow as pa
 
 import dochistory as dh
 from dochistory import _files
+from dochistory.audit.resubmission import Resubmission
 from dochistory.audit.settling import OPEN
 from dochistory.audit.states import STATES
 from dochistory.cli import audit_settling, files, show
 from dochistory.cli.audit_settling import DECISIONS, check_recorded
 from dochistory.cli.context import Add, Context, alone, duration, moment, needs, positive, trigger_option
 from dochistory.cli.failures import CommandError, Exit
-from dochistory.cli.imported import function
-from dochistory.cli.names import counted, known
+from dochistory.cli.imported import FunctionError, FunctionRolledBackError, function
+from dochistory.cli.names import counted, known, numbered
 from dochistory.cli.outputs import add_output, check_output
 from dochistory.cli.parser import add_group
 
@@ -76,7 +78,7 @@ def add_to(commands: Any, add: Add) -> None:
         audit_resubmit,
         "process documents after all, once",
         "Without numbers, all that were resolved as process. They are begun in the history, handed out, completed, and "
-        "marked. If the service fails they are cut off, and wait for another decision.",
+        "marked. If the service fails they are cut off, and wait for another decision (exit status 4).",
         examples=[
             "dochistory audit resubmit --service shop.orders:ship",
             "dochistory audit resubmit 17 --output again.parquet",
@@ -185,7 +187,7 @@ def audit_resubmit(context: Context) -> Exit:
         with history.audit.resubmit(trigger, given) as again:
             count, duplicates = again.documents.num_rows, again.duplicates.num_rows
             if count and service is not None:
-                service(again.documents)
+                _handed(context, service, again)
             elif count:
                 _written(options, again.documents)
     if context.json:
@@ -193,6 +195,26 @@ def audit_resubmit(context: Context) -> Exit:
     elif options.output != "-":
         print(f"{count} resubmitted, {duplicates} found to be duplicates")
     return Exit.DONE
+
+
+def _handed(context: Context, service: Callable[[pa.Table], object], again: Resubmission) -> None:
+    """Pass the documents to the service; an error says what became of them."""
+    # The call is interrupted as a whole, with what was found to be a duplicate.
+    numbers = [number for part in (again.entries, again.duplicates) for number in part["number"].to_pylist()]
+    whose = f"{numbered('document', numbers)} of the audit log {'are' if len(numbers) > 1 else 'is'}"
+    decide = (
+        f"{whose} cut_off now, because nobody knows how far the service came: look what it did, and decide again with "
+        "`dochistory audit resolve NUMBER… --as process`, or `--as duplicate` if it did its work"
+    )
+    try:
+        service(again.documents)
+    except FunctionRolledBackError as error:
+        raise error.with_effect(f"{whose} as before: resubmit again when the service can work") from error
+    except FunctionError as error:
+        raise error.with_effect(decide) from error
+    except KeyboardInterrupt:
+        context.warn(f"the service was interrupted; {decide}")
+        raise
 
 
 def _written(options: argparse.Namespace, documents: pa.Table) -> None:

@@ -2,15 +2,17 @@
 
 import csv
 import getpass
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 import dochistory as dh
 from dochistory.cli import show
 from dochistory.cli.context import Add, Context, trigger_option
 from dochistory.cli.failures import CommandError, Exit
-from dochistory.cli.imported import function
+from dochistory.cli.imported import FunctionError, function
 from dochistory.cli.rules import check_rule
 
 DECISIONS = ("process", "duplicate")
@@ -89,13 +91,32 @@ def audit_resolve_all(context: Context) -> Exit:
         if options.file is not None:
             decided = _from_file(history, options.file, trigger, options.rule, by, options.note)
         else:
-            how = options.decision or function(options.resolver, "resolver")
+            how = options.decision or _asked(function(options.resolver, "resolver"))
             decided = history.audit.resolve_all(how, trigger, rule=options.rule, by=by, note=options.note)
     if context.json:
         print(show.as_json(decided))
     else:
         print(", ".join(f"{count} resolved as {decision}" for decision, count in decided.items()))
     return Exit.DONE
+
+
+def _asked(resolver: Callable[[Any], Any]) -> Callable[[pa.RecordBatch], Any]:
+    """The resolver, whose errors say which documents stay open."""
+
+    def asked(documents: pa.RecordBatch) -> Any:
+        try:
+            return resolver(documents)
+        except FunctionError as error:
+            # It decides about a trigger at a time, once it answered about all of its documents.
+            whose = documents["dh_trigger"][0].as_py()
+            may_pass = isinstance(error.__cause__, dh.TransientError)
+            raise error.with_effect(
+                f"nothing was decided about the documents of trigger {whose!r}, which stay open: run this again when "
+                "the resolver can answer",
+                Exit.UNAVAILABLE if may_pass else Exit.FUNCTION,
+            ) from error
+
+    return asked
 
 
 def audit_compact(context: Context) -> Exit:

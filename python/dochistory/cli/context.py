@@ -16,6 +16,7 @@ from dochistory import _existing, objects
 from dochistory.cli.failures import CommandError
 from dochistory.cli.names import known, near
 from dochistory.cli.times import duration, moment, positive, since
+from dochistory.objects.open import check_name
 from dochistory.objects.options import is_secret
 from dochistory.settings import FILE_NAME, Settings, found_settings, settings_from_toml, stored_settings
 
@@ -297,6 +298,7 @@ def storage_options(option: str, given: Iterable[str]) -> dict[str, str]:
 
     Raises:
         CommandError: one has no value, or is a secret.
+        ConfigError: [DH-CONFIG] there is no such option.
     """
     found = {}
     for one in given:
@@ -304,6 +306,7 @@ def storage_options(option: str, given: Iterable[str]) -> dict[str, str]:
         if not equals:
             raise CommandError(f"{option} {name}: it must be NAME=VALUE, as in {option} aws_region=eu-west-1")
         if is_secret(name):
+            check_name(name)
             raise CommandError(
                 f"{option} {name}: other users of this machine can see command lines; set it in the environment instead"
             )

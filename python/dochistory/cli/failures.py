@@ -14,6 +14,7 @@ class Exit(IntEnum):
     FOUND = 1
     INPUT = 2
     UNAVAILABLE = 3
+    FUNCTION = 4
     UNFORESEEN = 70
     INTERRUPTED = 130
     PIPE_CLOSED = 141
@@ -24,6 +25,7 @@ EXITS: dict[Exit, str] = {
     Exit.FOUND: "done, and something is wrong: damage, a failed check, a part that could not be done",
     Exit.INPUT: "invalid input (options, names, files, settings, no such history); a retry fails again",
     Exit.UNAVAILABLE: "temporary: the history is locked, or the operating system refuses; a retry may work",
+    Exit.FUNCTION: "a service or resolver of yours failed; the error says what became of the documents",
     Exit.UNFORESEEN: "an internal error: --debug shows where",
     Exit.INTERRUPTED: "interrupted",
     Exit.PIPE_CLOSED: "the reader of a pipe closed it",

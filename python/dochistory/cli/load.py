@@ -1,9 +1,11 @@
 """The command `load`: entries of another history."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 import dochistory as dh
 from dochistory import migration
@@ -168,17 +170,44 @@ def _database(context: Context) -> migration.Source:
         driver: Any = import_module(options.driver)
     except ImportError as error:
         raise CommandError(f"--driver {options.driver}: no such module ({error}): install the driver") from error
-    if not hasattr(driver, "connect"):
-        raise CommandError(f"--driver {options.driver}: not a DB-API module: it has no connect()")
+    for name in ("connect", "Error"):
+        if not hasattr(driver, name):
+            raise CommandError(f"--driver {options.driver}: not a DB-API module: it has no {name}")
 
     def connect() -> Any:
         try:
             return driver.connect(options.connect)
         except driver.Error as error:
-            said = " ".join(str(error).split())
+            said = _said(error)
             raise CommandError(f"{options.driver} cannot connect: {said}", Exit.UNAVAILABLE, "DH-STORAGE") from error
+        except (TypeError, ValueError) as error:
+            raise CommandError(f"{options.driver} cannot connect: {_said(error)}: correct --connect") from error
 
-    return migration.dbapi(connect, options.query)
+    return _queried(driver, migration.dbapi(connect, options.query))
+
+
+def _queried(driver: Any, source: migration.Source) -> migration.Source:
+    """The rows, with the database's errors as those of a command."""
+    stopped: Any = getattr(driver, "OperationalError", ())
+
+    def read() -> Iterator[pa.RecordBatch]:
+        came = False
+        try:
+            for batch in source():
+                yield batch
+                came = True
+        except driver.Error as error:
+            # Drivers call mistakes in the SQL operational errors, too; rows show that there was none.
+            if came and isinstance(error, stopped):
+                sentence = f"the database stopped in the middle of its rows: {_said(error)}"
+                raise CommandError(sentence, Exit.UNAVAILABLE, "DH-STORAGE") from error
+            raise CommandError(f"the database refuses --query: {_said(error)}") from error
+
+    return read
+
+
+def _said(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _described(context: Context, history: dh.History) -> Callable[[str], dh.Trigger]:

@@ -20,6 +20,13 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun[:-1]}ies" if noun.endswith("y") else f"{number:,} {noun}s"
 
 
+def numbered(noun: str, numbers: Iterable[int]) -> str:
+    """Things by their numbers: `document 7`, `documents 1, 2, 5`, the first ones if there are many."""
+    there = sorted(numbers)
+    more = f" and {len(there) - _LISTED:,} more" if len(there) > _LISTED else ""
+    return f"{noun}{'s' if len(there) > 1 else ''} {', '.join(map(str, there[:_LISTED]))}{more}"
+
+
 def known(names: Iterable[str]) -> str:
     """The names for an error: `bills, orders`, the first ones if there are many."""
     there = sorted(names)

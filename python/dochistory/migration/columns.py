@@ -1,6 +1,5 @@
 """The rows of an old history in the form that `History.load` takes."""
 
-import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -31,10 +30,9 @@ class Shape:
     statuses: Mapping[str, str]
     time_unit: TimeUnit
     trigger: str | None
-    now: dt.datetime
 
     def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with columns `trigger`, `uuid`, `status`, `started_at`.
+        """The batch with columns `trigger`, `uuid`, `status`, `started_at` (null where nothing says it).
 
         Raises:
             SchemaError: [DH-SCHEMA] a column is missing or of an unsuitable type, or a status is
@@ -88,13 +86,12 @@ class Shape:
         wanted = _SCHEMA.field("started_at").type
         name, found = self._named(batch, "time")
         if found is None:
-            return pa.array([self.now] * batch.num_rows, wanted)
+            return pa.nulls(batch.num_rows, wanted)
         try:
             if pa.types.is_integer(found.type):
                 found = found.cast(pa.int64()).cast(pa.timestamp(self.time_unit))
             if pa.types.is_timestamp(found.type) and found.type.tz is None:
                 found = pc.assume_timezone(found, "UTC")
-            found = found.cast(wanted, safe=False)
+            return found.cast(wanted, safe=False)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise dh.SchemaError(f"[DH-SCHEMA] column {name!r} is {found.type}; needed is a time ({error})") from error
-        return found.fill_null(pa.scalar(self.now, wanted))

@@ -28,7 +28,7 @@ class Imported:
     rows: int
     """Rows read."""
     loaded: dict[str, int]
-    """Rows put into the history, by trigger."""
+    """Rows put into the history, by trigger; without those left out because it knew them."""
     checked: int
     """Ids about which both sides were asked, those included that neither may know."""
     differences: pa.Table
@@ -51,7 +51,9 @@ def import_history(
     """Import the rows of another history, and compare both sides' answers about a sample of ids.
 
     An id of several rows is completed if one of them is, as in this history. Importing again
-    changes nothing, so an import that was interrupted is simply started again.
+    changes no entry, so an import that was interrupted is simply started again. Rows without a time
+    whose ids are known as completed are not loaded again, so that their time to live does not start
+    again.
 
     Args:
         history: where the entries go.
@@ -80,9 +82,9 @@ def import_history(
             Rows that were loaded before stay.
     """
     only = triggers.name if isinstance(triggers, dh.Trigger) else None
-    shape = Shape(columns or {}, statuses or {}, time_unit, only, now or dt.datetime.now(dt.UTC))
+    shape = Shape(columns or {}, statuses or {}, time_unit, only)
     chosen = _Sample(sample, random.Random(seed))  # noqa: S311 - a sample keeps no secret
-    waiting = _Waiting(history, triggers)
+    waiting = _Waiting(history, triggers, now or dt.datetime.now(dt.UTC))
     rows = 0
     for batch in source():
         plain = shape.plain(batch)
@@ -114,12 +116,13 @@ def first_rows(
         time_unit: as in `import_history`.
 
     Returns:
-        pyarrow.RecordBatch: `trigger`, `uuid`, `status`, `started_at`; no row if there is none.
+        pyarrow.RecordBatch: `trigger`, `uuid`, `status`, `started_at` (null where nothing
+            says it); no row if there is none.
 
     Raises:
         SchemaError: [DH-SCHEMA] a column is missing or of the wrong type, or a status is unknown.
     """
-    shape = Shape(columns or {}, statuses or {}, time_unit, trigger, dt.datetime.now(dt.UTC))
+    shape = Shape(columns or {}, statuses or {}, time_unit, trigger)
     return next((shape.plain(batch) for batch in source()), shape.none())
 
 
@@ -129,10 +132,14 @@ class _Waiting:
     MOST = 2_000_000
 
     def __init__(
-        self, history: dh.History, triggers: dh.Trigger | Mapping[str, dh.Trigger] | Callable[[str], dh.Trigger]
+        self,
+        history: dh.History,
+        triggers: dh.Trigger | Mapping[str, dh.Trigger] | Callable[[str], dh.Trigger],
+        now: dt.datetime,
     ) -> None:
         self._history = history
         self._triggers = triggers
+        self._now = now
         self._known: dict[str, dh.Trigger] = {}
         self._parts: dict[str, list[pa.RecordBatch]] = {}
         self._rows = 0
@@ -165,22 +172,32 @@ class _Waiting:
     def load(self) -> None:
         """Load the waiting rows into the history."""
         for name, parts in self._parts.items():
-            rows = pa.Table.from_batches(parts)
+            rows = self._news(pa.Table.from_batches(parts), name)
             self.loaded[name] += rows.num_rows
-            self._history.load(self._unknown(rows, name), self._known[name])
+            if rows.num_rows:
+                self._history.load(rows, self._known[name], now=self._now)
         self._parts.clear()
         self._rows = 0
 
-    def _unknown(self, rows: pa.Table, name: str) -> pa.Table:
-        """The rows without begun ones that are known here: a load would begin them again each time."""
+    def _news(self, rows: pa.Table, name: str) -> pa.Table:
+        """The rows without known ones that a load would begin again each time.
+
+        These are begun ones, and completed ones without a time, whose time to live would start
+        again.
+        """
         is_open = pc.equal(rows["status"], "processing")
-        begun = rows.filter(is_open)
-        if not begun.num_rows:
-            return rows
-        rule = self._history.classify(begun.select(["uuid"]), _presence(self._history, name))["rule"].cast(pa.string())
+        is_timeless = pc.and_(pc.invert(is_open), pc.is_null(rows["started_at"]))
+        begun, timeless = rows.filter(is_open), rows.filter(is_timeless)
         # The load refuses rows without a usable key.
-        wanted = pc.is_in(rule, value_set=pa.array(["R8", "R3", "R4"]))
-        return pa.concat_tables([rows.filter(pc.invert(is_open)), begun.filter(wanted)])
+        begun = begun.filter(pc.is_in(self._rules(begun, name), value_set=pa.array(["R8", "R3", "R4"])))
+        timeless = timeless.filter(pc.not_equal(self._rules(timeless, name), "R9"))
+        return pa.concat_tables([rows.filter(pc.invert(pc.or_(is_open, is_timeless))), begun, timeless])
+
+    def _rules(self, rows: pa.Table, name: str) -> pa.ChunkedArray:
+        """The rules by which the history judges the rows' ids."""
+        if not rows.num_rows:
+            return pa.chunked_array([], pa.string())
+        return self._history.classify(rows.select(["uuid"]), _presence(self._history, name))["rule"].cast(pa.string())
 
 
 def _presence(history: dh.History, name: str) -> dh.Trigger:

@@ -6,6 +6,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+import dochistory as dh
+
 Source: TypeAlias = Callable[[], Iterable[pa.RecordBatch]]
 """Answers the rows from their beginning, each time it is called."""
 
@@ -74,12 +76,18 @@ def _cursor(connection: Any) -> Any:
 
 def _batch(names: list[str], rows: list[Any], schema: pa.Schema | None) -> pa.RecordBatch:
     columns = list(zip(*rows, strict=True))
-    arrays = [_array(values, schema.field(n).type if schema else None) for n, values in enumerate(columns)]
-    return pa.record_batch(arrays, names=names)
+    types = schema.types if schema else [None] * len(names)
+    return pa.record_batch(list(map(_array, names, columns, types)), names=names)
 
 
-def _array(values: tuple[Any, ...], type_: Any) -> Any:
+def _array(name: str, values: tuple[Any, ...], type_: Any) -> Any:
     """A column of a driver's objects. UUID objects become text; a column without values has no type yet."""
     if any(type(value).__name__ == "UUID" for value in values):
         values = tuple(None if value is None else str(value) for value in values)
-    return pa.array(values, None if type_ is None or pa.types.is_null(type_) else type_)
+    try:
+        return pa.array(values, None if type_ is None or pa.types.is_null(type_) else type_)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+        raise dh.SchemaError(
+            f"[DH-SCHEMA] column {name!r} of the query has values of several types, or of one that nothing here holds "
+            f"({error}): let the query cast it"
+        ) from error

@@ -1,7 +1,7 @@
 """From a URL and options to a client."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -9,7 +9,7 @@ import dochistory as dh
 from dochistory.objects import credentials
 from dochistory.objects.client import ObjectClient
 from dochistory.objects.location import Location, parse
-from dochistory.objects.options import StorageOptions
+from dochistory.objects.options import StorageOptions, is_ours, refuse_unknown
 from dochistory.objects.retries import Retries
 
 _LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
@@ -43,6 +43,28 @@ def open_client(
     return ObjectClient(location, options, lambda: _connected(location, options), retries or Retries())
 
 
+def check_name(name: str) -> None:
+    """Refuse an option that no store takes.
+
+    Raises:
+        ConfigError: [DH-CONFIG] there is no such option; the error says which one is near.
+    """
+    if is_ours(name) or find_spec("obstore") is None:
+        return
+    from obstore import exceptions, store
+
+    makers: tuple[Callable[..., Any], ...] = (store.S3Store, store.GCSStore, store.AzureStore)
+    for make in makers:
+        try:
+            make("bucket", config={name: "x"})
+        except exceptions.UnknownConfigurationKeyError:
+            continue
+        except (exceptions.BaseError, ValueError):
+            pass  # it lacks something else
+        return
+    refuse_unknown(name)
+
+
 def _connected(location: Location, options: StorageOptions) -> Any:
     """A store of obstore that tries each request once."""
     from obstore import exceptions, store
@@ -74,7 +96,7 @@ def _refused(location: Location, options: StorageOptions, error: Exception) -> A
     said = str(error).split("\n\n")[0]
     for name in options:
         if f"'{name}'" in said:
-            options.refuse_unknown(name)
+            refuse_unknown(name)
     if "Missing" in said:
         raise dh.ObjectStoreError(
             f"[DH-CREDENTIALS] {location.url}: the credentials are not whole ({said}): set what is missing in the "

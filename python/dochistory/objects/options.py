@@ -116,15 +116,6 @@ class StorageOptions:
                 text = text.replace(value, "…")
         return _SIGNED.sub(r"\1…", text)
 
-    def refuse_unknown(self, name: str) -> NoReturn:
-        """Say that an option is not known.
-
-        Raises:
-            ConfigError: [DH-CONFIG] always.
-        """
-        near = difflib.get_close_matches(name.lower(), _USUAL, 1)
-        _refuse(f"there is no option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
@@ -148,6 +139,21 @@ _SIGNED = re.compile(
 def is_secret(name: str) -> bool:
     """Whether the value of an option may not be shown."""
     return not _SHOWN.fullmatch(name.lower())
+
+
+def is_ours(name: str) -> bool:
+    """Whether an option is taken here, whatever the store's client takes."""
+    return name.lower() in {*_CLIENT, *_OF_OTHERS, "credential_provider"}
+
+
+def refuse_unknown(name: str) -> NoReturn:
+    """Say that an option is not known.
+
+    Raises:
+        ConfigError: [DH-CONFIG] always.
+    """
+    near = difflib.get_close_matches(name.lower(), _USUAL, 1)
+    _refuse(f"there is no option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
 def _without_user(text: str) -> str:

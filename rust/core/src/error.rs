@@ -31,6 +31,18 @@ pub enum Error {
         /// What is wrong there.
         reason: String,
     },
+    /// An object that no repair can do without is not what the store wrote.
+    #[error(
+        "[DH-CORRUPT] {name} at byte {offset}: {reason}; nothing was changed: restore this object, or an older version of it, from a copy; without it nothing can be repaired"
+    )]
+    CorruptObject {
+        /// The damaged object, with its bucket where that is known.
+        name: String,
+        /// Where in the object the damage shows.
+        offset: u64,
+        /// What is wrong there.
+        reason: String,
+    },
     /// Another writer holds the trigger's writer lock for longer than the limit.
     #[error("[DH-LOCKED] waited {waited_ms} ms for the writer lock of {}; it is held by {holder}", path.display())]
     Locked {
@@ -134,7 +146,7 @@ impl Error {
         match self {
             Self::Io { .. } => "DH-IO",
             Self::Descriptors { .. } => "DH-DESCRIPTORS",
-            Self::Corrupt { .. } => "DH-CORRUPT",
+            Self::Corrupt { .. } | Self::CorruptObject { .. } => "DH-CORRUPT",
             Self::Locked { .. } | Self::Refused => "DH-LOCKED",
             Self::Fenced { .. } | Self::Overtaken(_) => "DH-FENCED",
             Self::Restored(_) => "DH-RESTORED",

@@ -188,7 +188,7 @@ fn exception(error: &Error) -> PyErr {
     match error {
         Error::Io { .. } => StorageError::new_err(text),
         Error::Descriptors { .. } => DescriptorsError::new_err(text),
-        Error::Corrupt { .. } => CorruptError::new_err(text),
+        Error::Corrupt { .. } | Error::CorruptObject { .. } => CorruptError::new_err(text),
         Error::Locked { .. } | Error::Refused => LockedError::new_err(text),
         Error::Fenced { .. } | Error::Overtaken(_) => FencedError::new_err(text),
         Error::Restored(_) => RestoredError::new_err(text),

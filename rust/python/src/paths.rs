@@ -73,7 +73,8 @@ fn split(text: &str) -> Option<(&str, &str)> {
 fn refused(path: &Path, reason: &str) -> crate::errors::Failure {
     let reason = format!(
         "{reason}: name a path of a local disk or of a shared file system that driver and workers mount, such as \
-         /data/orders.history; HDFS cannot hold a history, and a bucket does not serve here"
+         /data/orders.history; HDFS cannot hold a history, and a bucket (s3://, gs://, az://, abfss://) serves only \
+         where its URL is taken"
     );
     Error::Open { path: path.to_path_buf(), reason }.into()
 }

@@ -249,6 +249,10 @@ impl History {
             let name = directory.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
             return objects::names_in(&**store, &name);
         }
+        if self.snapshot.is_none() {
+            // Another history in the place of ours may have none of its names, or others.
+            self.env.check_own()?;
+        }
         let system = &*self.env.system;
         // Other rooms are created with their first space.
         let entries =

@@ -44,7 +44,7 @@ impl History {
             }
             None if !options.create || options.read_only => {
                 let reason = "there is no history here; create=True makes one".into();
-                return Err(Error::Open { path: IDENTITY.into(), reason });
+                return Err(Error::Open { path: store.place().into(), reason });
             }
             None => {
                 create(&*system, &replica, options)?;
@@ -69,7 +69,17 @@ impl History {
                 }
             }
         }
-        let mut history = Self::open_on(system, &replica, options)?;
+        // Its copy here is gone with this call: the object is what somebody can restore.
+        let named = |error: Error| match error {
+            Error::Corrupt { path, offset, reason } if path == file => {
+                Error::CorruptObject { name: format!("{}/{IDENTITY}", store.place()), offset, reason }
+            }
+            Error::Open { path, reason } if path == file => {
+                Error::Open { path: format!("{}/{IDENTITY}", store.place()).into(), reason }
+            }
+            other => other,
+        };
+        let mut history = Self::open_on(system, &replica, options).map_err(named)?;
         history.env.objects = Some(store);
         Ok(history)
     }
@@ -142,7 +152,7 @@ impl History {
     /// identity goes last: until then it is no history.
     #[doc(hidden)]
     pub fn copy_to_objects(&self, store: &Arc<dyn ObjectStore>) -> Result<()> {
-        let refused = |reason: String| Err(Error::Open { path: self.path.clone(), reason });
+        let refused = |reason: String| Err(Error::Open { path: store.place().into(), reason });
         if let Some(other) = ask(|| store.list(""))?.first() {
             return refused(format!("the place for the copy holds other objects ({}): name another URL", other.name));
         }

@@ -5,9 +5,10 @@
 //! a wrong answer.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{FileSystem, Mapping, NamedFile};
+use super::{Closed, FileSystem, Mapping, NamedFile};
 use crate::{Error, Result};
 
 /// Bytes of a page: what one checksum covers.
@@ -16,6 +17,7 @@ pub(crate) const PAGE: usize = 4096;
 /// The pages of an immutable file, and which of them are verified.
 #[derive(Debug)]
 pub(crate) struct Pages {
+    /// Closed, where it is mapped.
     file: NamedFile,
     pages: u64,
     /// Content and checksum table.
@@ -61,7 +63,7 @@ pub(crate) fn header_sum(page: &[u8]) -> u32 {
 impl Pages {
     /// Take a file of `pages` whole pages followed by their checksums, whose own checksum is
     /// `sums_crc`.
-    pub(crate) fn open(file: NamedFile, pages: u64, sums_crc: u32) -> Result<Self> {
+    pub(crate) fn open(mut file: NamedFile, pages: u64, sums_crc: u32) -> Result<Self> {
         let content = pages.checked_mul(PAGE as u64);
         let expected = content.and_then(|content| content.checked_add(pages * 4));
         let length = file.length()?;
@@ -75,7 +77,10 @@ impl Pages {
         // Where mapping is refused (an address-space limit), pages are read one by one.
         let map = file.file.map(length).ok();
         let mut table = Vec::new();
-        if map.is_none() {
+        if map.is_some() {
+            // A mapping stays without a descriptor, and a trigger may have many files.
+            file.file = Arc::new(Closed);
+        } else {
             table.resize(pages as usize * 4, 0);
             file.read(&mut table, content)?;
         }

@@ -20,6 +20,8 @@ pub(crate) fn read_manifest(env: &Environment, path: &Path) -> Result<Manifest> 
     file.read(&mut bytes, 0)?;
     let manifest = Manifest::decode(&bytes, path)?;
     if manifest.history != env.history {
+        // Another history that was put in the place of ours is in order.
+        env.check_own()?;
         return Err(Error::corrupt(path, 24, "this manifest belongs to another history"));
     }
     Ok(manifest)
