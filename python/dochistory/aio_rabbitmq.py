@@ -28,7 +28,7 @@ import aio_pika
 import aio_pika.exceptions
 
 import dochistory as dh
-from dochistory import _amqp, receiving
+from dochistory import _amqp, _services, receiving
 from dochistory.consumer import Consumer
 from dochistory.once import OnError, Retry, on_error_of
 from dochistory.receiving import LOGGER, Message, Settlement
@@ -100,6 +100,7 @@ class Receiver:
     ) -> None:
         if prefetch < 1:
             raise dh.ConfigError(f"[DH-CONFIG] prefetch is {prefetch}; allowed is 1 or more")
+        _services.is_async(service)  # a plain function may answer an awaitable
         self.consumer = Consumer(history, trigger, **settings)
         self.queue = queue
         self.connections = 0
@@ -301,7 +302,9 @@ class Receiver:
         while True:
             attempt += 1
             try:
-                await self._service(message)
+                called = self._service(message)
+                _services.check_awaitable(called)
+                _services.check_ended(await called)
             except Exception as error:  # noqa: BLE001 - the policy says what becomes of it
                 if isinstance(error, dh.RolledBack) or not isinstance(policy, Retry) or attempt == policy.attempts:
                     return error

@@ -89,7 +89,7 @@ class Receiver(Adapter):
         history: the directory of the history, or the URL of its bucket.
         trigger: whose records they are; used as `serial`, unless `in_batch` is set.
         topics: the topics.
-        service: called with each `Message` that is NEW.
+        service: a plain function, called with each `Message` that is NEW.
         id: called with the record; answers its id: `header(name)`, `position`, or your own. There
             is no default: a record's key repeats on purpose.
         config: settings of confluent-kafka's `Consumer`: at least `bootstrap.servers` and

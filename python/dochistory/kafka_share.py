@@ -51,7 +51,7 @@ class Receiver(Adapter):
         history: the directory of the history.
         trigger: whose records they are; used as `serial`, unless `in_batch` is set.
         topics: the topics.
-        service: called with each `Message` that is NEW.
+        service: a plain function, called with each `Message` that is NEW.
         id: called with the record; answers its id: `kafka.header(name)`, `kafka.position`, or your
             own. There is no default: a record's key repeats on purpose.
         config: settings of confluent-kafka's `ShareConsumer`: at least `bootstrap.servers` and

@@ -57,7 +57,7 @@ class Receiver(Adapter):
         history: the directory of the history, or the URL of its bucket.
         trigger: whose messages they are; used as `serial`, unless `in_batch` is set.
         queue: the queue's name; it must exist.
-        service: called with each `Message` that is NEW.
+        service: a plain function, called with each `Message` that is NEW.
         url: where the broker is: an AMQP URL, or `pika.ConnectionParameters`.
         prefetch: the maximum number of deliveries without an acknowledgement.
         id: called with (method, properties, body); answers the message's id. The property

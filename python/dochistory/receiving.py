@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 import dochistory as dh
-from dochistory import _ids
+from dochistory import _ids, _services
 from dochistory.consumer import Consumer
 from dochistory.once import OnError, Retry, on_error_of
 
@@ -73,7 +73,7 @@ class _End(Enum):
 
 
 Service = Callable[[Message], object]
-"""What processes a message."""
+"""What processes a message: a plain function, whose work has ended when it returns."""
 
 Settled = Sequence[tuple[Message, Settlement]]
 
@@ -102,6 +102,10 @@ class Worker:
         claim_ahead: claim as many messages as are likely to be processed within this many seconds.
         most: the maximum number of messages that are claimed together.
         in_order: run nothing that came later before a message that comes again.
+
+    Raises:
+        ConfigError: [DH-CONFIG] an argument makes no sense: a coroutine function as the service,
+            say.
     """
 
     def __init__(
@@ -116,6 +120,7 @@ class Worker:
         most: int = 500,
         in_order: bool = False,
     ) -> None:
+        _services.check_plain(service)
         if claim_ahead <= 0 or most < 1:
             raise dh.ConfigError("[DH-CONFIG] claim_ahead must be above 0, and the number of messages at least 1")
         self.consumer = consumer
@@ -286,7 +291,8 @@ class Worker:
         while True:
             attempt += 1
             try:
-                self._service(message)
+                # What a lambda returned of a coroutine function has not run yet.
+                _services.check_ended(self._service(message))
             except dh.RolledBack as error:
                 return self._released(claim, row, message, error)
             except Exception as error:  # noqa: BLE001 - the policy says what becomes of it

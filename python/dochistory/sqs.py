@@ -76,7 +76,7 @@ class Receiver(Adapter):
         history: the directory of the history, or the URL of its bucket.
         trigger: whose messages they are; used as `serial`, unless `in_batch` is set.
         queue: the queue's URL.
-        service: called with each `Message` that is NEW.
+        service: a plain function, called with each `Message` that is NEW.
         id: called with the message as boto3 returns it; answers its id: `attribute(name)`,
             `deduplication_id`, or your own. There is no default: a resend gets a new `MessageId`.
         client: a client of boto3 for SQS; if absent, `boto3.client("sqs")` that waits 5 s for an

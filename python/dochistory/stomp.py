@@ -78,7 +78,7 @@ class Receiver(Adapter):
         trigger: whose messages they are; used as `serial`, unless `in_batch` is set.
         destination: the queue's name as the broker has it: `orders` for Artemis, `/queue/orders`
             for ActiveMQ Classic.
-        service: called with each `Message` that is NEW.
+        service: a plain function, called with each `Message` that is NEW.
         id: called with the frame; answers the message's id: `header(name)`, or your own. There is
             no default: the broker's `message-id` changes with each redelivery.
         brokers: hosts and ports, which are tried in order.
