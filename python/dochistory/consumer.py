@@ -270,7 +270,7 @@ class Consumer:
         on_error: OnError | None = None,
         result: Literal["json"] | None = None,
     ) -> Once:
-        """A decorator: the function runs once for each id. `async def` works, too.
+        """A decorator: the function runs once for each id. `async def` works, too; generators do not.
 
         ```python
         @consumer.once(key=lambda order: order.id)
@@ -288,10 +288,12 @@ class Consumer:
 
         Returns:
             Once: the decorator. The function then raises `InDoubtError` for a document in doubt and
-            `RejectedError` for one that was delivered too often.
+            `RejectedError` for one that was delivered too often. A function that returns an
+            awaitable or a generator, whose work has not ended, has failed: with `ConfigError`.
 
         Raises:
-            ConfigError: [DH-CONFIG] an argument makes no sense.
+            ConfigError: [DH-CONFIG] an argument makes no sense; at the decoration, the function is
+                a generator function.
         """
         policy = self.on_error if on_error is None else on_error_of(on_error)
         return Once(self._one_by_one, key, redelivery_count, payload, policy, result)
