@@ -147,7 +147,7 @@ class Receiver(Adapter):
         self._client: Any = None
         self._lock = threading.Lock()
         self._partitions: dict[Place, _Partition] = {}
-        self._is_paused = False
+        self._paused: set[Place] = set()
         self._committed = 0.0
 
     def _receive(self) -> None:
@@ -187,17 +187,21 @@ class Receiver(Adapter):
     def _await_room(self) -> None:
         """Wait a moment for the service: what the client fetched ahead is lost by a pause, and fetched again."""
         end = time.monotonic() + _MOMENT
-        while self._worker.waiting > self._most and not self._is_paused and time.monotonic() < end:
+        while self._worker.waiting > self._most and not self._paused and time.monotonic() < end:
             if self._worker.stopping.wait(0.002):
                 return
 
     def _hold(self, *, is_full: bool) -> None:
-        """Pause or resume: the client keeps polling, so that the group does not think it dead."""
-        if is_full == self._is_paused:
-            return
-        assigned = self._client.assignment()
-        (self._client.pause if is_full else self._client.resume)(assigned)
-        self._is_paused = is_full
+        """Pause or resume: the client keeps polling, so that the group does not think it dead.
+
+        Only those that are not as they should be: both drop what the client has fetched ahead.
+        """
+        if is_full and (places := self._partitions.keys() - self._paused):
+            self._client.pause(_listed(places))
+            self._paused |= places
+        elif not is_full and self._paused:
+            self._client.resume(_listed(self._paused))
+            self._paused.clear()
 
     def _settle(self, settled: Settled) -> None:
         again = []
@@ -220,9 +224,9 @@ class Receiver(Adapter):
         return not message.tag[0].is_gone
 
     def _assigned(self, _client: Any, places: Iterable[Any]) -> None:
+        """New partitions, none of which is paused; by a cooperative strategy others are kept as they are."""
         for one in places:
             self._partitions[one.topic, one.partition] = _Partition()
-        self._is_paused = False
 
     def _revoked(self, _client: Any, places: Iterable[Any]) -> None:
         """Others get these partitions: end what was begun, and commit."""
@@ -244,6 +248,10 @@ class Receiver(Adapter):
             if partition is not None:
                 partition.is_gone = True
                 gone[one.topic, one.partition] = partition
+        if paused := gone.keys() & self._paused:
+            # Else they might come back paused.
+            self._client.resume(_listed(paused))
+            self._paused -= paused
 
         def is_dropped(message: Message) -> bool:
             partition, offset = message.tag
@@ -288,6 +296,10 @@ class Receiver(Adapter):
         self._partitions = {}
         client.close()
         self._client = None
+
+
+def _listed(places: Iterable[Place]) -> list[Any]:
+    return [confluent_kafka.TopicPartition(topic, number) for topic, number in sorted(places)]
 
 
 class _Partition:
