@@ -287,7 +287,7 @@ def _kept(document: Document) -> pa.Table:
     try:
         payload = pa.array([document.payload])
     except (pa.ArrowException, TypeError, ValueError):
-        payload = pa.array([str(document.payload)])
+        payload = pa.array([str(document.payload).encode(errors="backslashreplace").decode()])
         logging.getLogger("dochistory.consumer").warning(
             "the payload of document %r is a %s, which Arrow cannot hold: its text is kept",
             document.key,

@@ -250,7 +250,7 @@ class Consumer:
         """
         asked: dict[str, Any] = {}
         if id is not None:
-            asked["uuid"] = id if type(id) is str else _ids.text_of(id)
+            asked["uuid"] = id if type(id) is str and id.isascii() else _ids.text_of(id)
         if redelivery_count is not None:
             asked["redelivery_count"] = redelivery_count
         if others:  # seldom

@@ -23,9 +23,9 @@ from typing import Any
 import confluent_kafka
 
 import dochistory as dh
-from dochistory import receiving
 from dochistory._adapter import Adapter, check_dead_letters
 from dochistory._dead_letter_topic import DeadLetterTopic
+from dochistory._message_ids import Ids
 from dochistory.once import OnError
 from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement
 
@@ -134,7 +134,7 @@ class Receiver(Adapter):
             in_order=True,
         )
         self.topics = [*topics]
-        self._id = id
+        self._ids = Ids(id, position)
         self._most = most
         self._revoke_timeout = revoke_timeout
         self._config = {
@@ -172,9 +172,9 @@ class Receiver(Adapter):
             partition = self._partitions.get((record.topic(), record.partition()))
             if partition is None:
                 continue
-            found = receiving.id_of(self._id(record))
+            found, damage = self._ids.of(record)
             tag = (partition, record.offset())
-            arrived.append(Message(found, record.value() or b"", _UNKNOWN, record, tag))
+            arrived.append(Message(found, record.value() or b"", _UNKNOWN, record, tag, damage))
         if arrived:
             with self._lock:
                 for message in arrived:

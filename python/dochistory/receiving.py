@@ -21,7 +21,8 @@ from typing import Any
 import pyarrow as pa
 
 import dochistory as dh
-from dochistory import _ids, _services
+from dochistory import _services
+from dochistory._message_ids import NoneNamed
 from dochistory.consumer import Consumer
 from dochistory.once import OnError, Retry, on_error_of
 
@@ -51,6 +52,8 @@ class Message:
     """The client library's own object."""
     tag: Any = None
     """By what the broker knows this delivery."""
+    damage: Exception | None = None
+    """Why it has no id, though one is there or should be."""
 
 
 class Settlement(Enum):
@@ -102,6 +105,7 @@ class Worker:
         claim_ahead: claim as many messages as are likely to be processed within this many seconds.
         most: the maximum number of messages that are claimed together.
         in_order: run nothing that came later before a message that comes again.
+        none_named: notices that no message has an id; by the consumer's trigger, if absent.
 
     Raises:
         ConfigError: [DH-CONFIG] an argument makes no sense: a coroutine function as the service,
@@ -119,6 +123,7 @@ class Worker:
         claim_ahead: float = 0.05,
         most: int = 500,
         in_order: bool = False,
+        none_named: NoneNamed | None = None,
     ) -> None:
         _services.check_plain(service)
         if claim_ahead <= 0 or most < 1:
@@ -135,6 +140,7 @@ class Worker:
         self._claim_ahead = claim_ahead
         self._most = most
         self._in_order = in_order
+        self._none_named = none_named or NoneNamed(consumer.trigger)
         self._takes = _FIRST
         self._pause = _PAUSES[0]
         self._condition = threading.Condition()
@@ -230,8 +236,10 @@ class Worker:
 
     def _process(self, batch: list[Message]) -> None:
         # A copy of what has just ended would otherwise find it still in progress.
-        ids = {message.id for message in batch}
+        found = [message.id for message in batch]
+        ids = set(found)
         self._ender.wait_for(ids)
+        self._none_named.check(found, next((message.damage for message in batch if message.damage), None))
         try:
             claim = self.consumer.begin(table_of(batch, self.consumer.trigger.kind))
         except dh.SuspendedError:
@@ -254,6 +262,8 @@ class Worker:
             else:
                 settled.append((message, Settlement.DEAD_LETTER if action == "REJECT" else Settlement.ACKNOWLEDGE))
         self.put_back(held)
+        if not held:
+            self._none_named.add(found)
         if settled:
             self._settle(settled)
         self._run_services(claim, new)
@@ -415,11 +425,6 @@ def table_of(batch: Sequence[Message], kind: str) -> pa.Table:
             "body": pa.array([message.body for message in batch], pa.binary()),
         }
     )
-
-
-def id_of(given: object) -> str | None:
-    """A message's id as text."""
-    return _ids.text_of(given, "the message's id")
 
 
 def _short(error: Exception) -> str:

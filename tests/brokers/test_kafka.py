@@ -326,7 +326,7 @@ def test_stopped_receiver_leaves_what_was_not_begun(tmp_path: Path, broker: Kafk
 def test_records_without_ids_stop_the_receiver_loudly(tmp_path: Path, broker: Kafka) -> None:
     broker.topic("nameless", 1)
     publish(broker, "nameless", [("a", b""), ("b", b""), ("c", b"")])
-    stopped = pytest.raises(dh.SchemaError, match=r"none of the [23] documents has an id")
+    stopped = pytest.raises(dh.SchemaError, match=r"none of the first [23] messages has an id")
     with stopped, receiving(tmp_path, broker, "nameless", print, id=kafka.header("order")) as one:
         eventually(lambda: one.is_stopping, "it stops")
     kept = kept_in_audit(tmp_path)  # one that came before the others is in doubt by itself

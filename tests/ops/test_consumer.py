@@ -69,10 +69,22 @@ def test_ids_of_all_kinds_are_one_id(consumer: dh.Consumer, given: object) -> No
     assert rule_of(consumer, str(uuid.UUID(int=7))) == ["R9"]
 
 
-@pytest.mark.parametrize("given", [7, b"\xff", 1.5, ["a"]])
+@pytest.mark.parametrize("given", [7, b"\xff", 1.5, ["a"], "\ud800", "a\udfffb"])
 def test_what_is_no_id_is_refused(consumer: dh.Consumer, given: object) -> None:
     with pytest.raises(dh.SchemaError, match="DH-SCHEMA"):
         consumer.one(given)
+    with pytest.raises(dh.SchemaError, match="DH-SCHEMA"):
+        consumer.one(track_id=given)
+    with pytest.raises(dh.SchemaError, match="DH-SCHEMA"):
+        consumer.begin([{"uuid": "good"}, {"uuid": given}])
+
+
+def test_text_beyond_ascii_is_an_id_and_a_payload(consumer: dh.Consumer) -> None:
+    with consumer.one("Größe 🎈") as document:
+        assert document.new
+    with consumer.one(payload="half \ud800") as document:
+        assert document.rule == "R3"
+    assert consumer.history.audit.show(1)["document"]["payload"] == r"half \ud800"
 
 
 def test_list_of_dicts_is_a_batch(consumer: dh.Consumer) -> None:
