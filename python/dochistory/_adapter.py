@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any
 
 import dochistory as dh
+from dochistory._message_ids import NoneNamed
 from dochistory.consumer import Consumer
 from dochistory.once import OnError, Retry
 from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement, Worker, serial
@@ -45,7 +46,8 @@ class Adapter:
         settings: dict[str, Any],
         in_order: bool = False,
     ) -> None:
-        self.consumer = Consumer(history, serial(trigger), **settings)
+        # One damaged message is in doubt, also where it comes alone; the worker notices that all are.
+        self.consumer = Consumer(history, serial(trigger).replace(without_ids="in_doubt"), **settings)
         self._worker = Worker(
             self.consumer,
             service,
@@ -55,6 +57,7 @@ class Adapter:
             claim_ahead=claim_ahead,
             most=most,
             in_order=in_order,
+            none_named=NoneNamed(trigger),
         )
 
     def stop(self) -> None:

@@ -20,9 +20,14 @@ def text_of(given: object, name: str = "the id") -> str | None:
     """An id as text, as the history compares it.
 
     Raises:
-        SchemaError: [DH-SCHEMA] it is no id: neither text nor a UUID nor UTF-8.
+        SchemaError: [DH-SCHEMA] it is no id: neither text nor a UUID nor UTF-8, or text with half a
+            character.
     """
-    if given is None or isinstance(given, str):
+    if given is None:
+        return None
+    if isinstance(given, str):
+        if not given.isascii():
+            _check_whole(given, name)
         return given
     if isinstance(given, uuid.UUID):
         return str(given)
@@ -35,6 +40,16 @@ def text_of(given: object, name: str = "the id") -> str | None:
                 "uuid.UUID(bytes=…), other bytes as their .hex()"
             ) from None
     raise dh.SchemaError(f"[DH-SCHEMA] {name} is a {type(given).__name__}; allowed is text, a uuid.UUID, or bytes")
+
+
+def _check_whole(given: str, name: str) -> None:
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise dh.SchemaError(
+            f"[DH-SCHEMA] {name} is {given!r}, which is no valid text: it holds a lone surrogate, half a character, as "
+            "JSON's escapes can spell it"
+        ) from None
 
 
 def table_of(documents: Any, columns: Mapping[str, str] | None = None) -> Any:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import dochistory as dh
 from dochistory import _columns, journal
 from dochistory._combining import Combiner, Request
+from dochistory._forks import PerProcess
 from dochistory._results import results_of
 from dochistory.once import Document
 
@@ -50,8 +51,8 @@ class OneByOne:
 
     def __init__(self, consumer: "Consumer") -> None:
         self.consumer = consumer
-        self._begins: Combiner[Document] = Combiner(self._serve_begins)
-        self._ends: Combiner[Document] = Combiner(self._serve_ends)
+        self._begins: PerProcess[Combiner[Document]] = PerProcess(lambda: Combiner(self._serve_begins))
+        self._ends: PerProcess[Combiner[Document]] = PerProcess(lambda: Combiner(self._serve_ends))
         # How documents of a verdict are acknowledged, as the history said.
         self._acknowledged: dict[tuple[str | None, str, str], str] = {}
         # Documents of many callers are no batch of one producer, in which ids cannot all be missing.
@@ -62,7 +63,7 @@ class OneByOne:
         consumer = self.consumer
         was_suspended = consumer.suspension.status is not None and consumer._check()
         kind = self._begin_one(document)
-        consumer._tally.add(kind)
+        consumer._tallies().add(kind)
         if kind[0] != "NEW" and (error := self._record(document)) is not None:
             raise error
         if was_suspended and document.action != "SUSPEND":
@@ -78,14 +79,14 @@ class OneByOne:
 
     async def begin_async(self, document: Document) -> None:
         """As `begin`. If the coroutine is cancelled meanwhile, the document is released: nobody has seen it."""
-        if await _to_its_end(self._begins.run(document)):
+        if await _to_its_end(self._begins().run(document)):
             if document.new:
                 await asyncio.to_thread(self.release, document)
             raise asyncio.CancelledError
 
     async def complete_async(self, document: Document) -> None:
         """As `complete`."""
-        if await _to_its_end(self._ends.run(document)):
+        if await _to_its_end(self._ends().run(document)):
             raise asyncio.CancelledError
 
     def release(self, document: Document) -> None:
@@ -98,8 +99,8 @@ class OneByOne:
 
     def close(self) -> None:
         """End the threads."""
-        self._begins.close()
-        self._ends.close()
+        self._begins().close()
+        self._ends().close()
 
     def _serve_begins(self, requests: list[Request[Document]]) -> list[Request[Document]]:
         consumer = self.consumer
@@ -108,7 +109,7 @@ class OneByOne:
         documents = [request.subject for request in now]
         kinds = [(self._begin_one(documents[0]), 1)] if len(documents) == 1 else self._begin_many(documents)
         for kind, count in kinds:
-            consumer._tally.add(kind, count)
+            consumer._tallies().add(kind, count)
         if len(kinds) > 1 or kinds[0][0][0] != "NEW":
             for request in now:
                 if request.subject.status != "NEW":
@@ -165,8 +166,9 @@ class OneByOne:
         """Record a verdict that is not plainly NEW; answers what the caller is to get instead of it."""
         consumer = self.consumer
         status = document.status
-        if consumer._tally.lists and status in ("DUPLICATE", "IN_DOUBT"):
-            consumer._tally.note(_listed(document))
+        tally = consumer._tallies()
+        if tally.lists and status in ("DUPLICATE", "IN_DOUBT"):
+            tally.note(_listed(document))
         if status == "DUPLICATE" and not consumer._records("DUPLICATE"):
             return None
         if document.rule == "R3":
@@ -285,7 +287,7 @@ def _kept(document: Document) -> pa.Table:
     try:
         payload = pa.array([document.payload])
     except (pa.ArrowException, TypeError, ValueError):
-        payload = pa.array([str(document.payload)])
+        payload = pa.array([str(document.payload).encode(errors="backslashreplace").decode()])
         logging.getLogger("dochistory.consumer").warning(
             "the payload of document %r is a %s, which Arrow cannot hold: its text is kept",
             document.key,

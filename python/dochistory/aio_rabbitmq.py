@@ -28,7 +28,8 @@ import aio_pika
 import aio_pika.exceptions
 
 import dochistory as dh
-from dochistory import _amqp, receiving
+from dochistory import _amqp, _services, receiving
+from dochistory._message_ids import Ids, NoneNamed
 from dochistory.consumer import Consumer
 from dochistory.once import OnError, Retry, on_error_of
 from dochistory.receiving import LOGGER, Message, Settlement
@@ -100,6 +101,7 @@ class Receiver:
     ) -> None:
         if prefetch < 1:
             raise dh.ConfigError(f"[DH-CONFIG] prefetch is {prefetch}; allowed is 1 or more")
+        _services.is_async(service)  # a plain function may answer an awaitable
         self.consumer = Consumer(history, trigger, **settings)
         self.queue = queue
         self.connections = 0
@@ -107,7 +109,8 @@ class Receiver:
         self._service = service
         self._url = url
         self._prefetch = prefetch
-        self._id = id
+        self._ids = Ids(id, lambda incoming: f"{queue}/{incoming.delivery_tag}")
+        self._none_named = NoneNamed(trigger)
         self._on_error = on_error_of(on_error)
         self._stopping = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -118,7 +121,6 @@ class Receiver:
         self._settling: set[asyncio.Future[None]] = set()
         self._in_work: dict[str, asyncio.Future[None]] = {}
         self._failure: BaseException | None = None
-        self._has_named, self._nameless = False, 0
 
     @property
     def is_stopping(self) -> bool:
@@ -201,10 +203,11 @@ class Receiver:
 
     async def _handle(self, incoming: Any) -> None:
         try:
-            found = receiving.id_of(self._id(incoming))
-            self._check_id(found)
+            found, damage = self._ids.of(incoming)
+            self._none_named.check([found], damage)
+            self._none_named.add([found])
             count = _amqp.redeliveries(bool(incoming.redelivered), incoming.headers)
-            message = Message(found, incoming.body, count, incoming, incoming.delivery_tag)
+            message = Message(found, incoming.body, count, incoming, incoming.delivery_tag, damage)
             async with self._alone(found):
                 settlement = await self._process(message)
             await self._settle(incoming, settlement)
@@ -232,19 +235,6 @@ class Receiver:
             raise ConnectionError(f"the broker could not be told: {_short(error)}") from error
         finally:
             self._settling.discard(settling)
-
-    def _check_id(self, found: str | None) -> None:
-        """Messages none of which has an id: nearly always the ids are somewhere else."""
-        trigger = self.consumer.trigger
-        self._has_named = self._has_named or bool(found)
-        self._nameless += not found
-        is_allowed = trigger.without_ids == "in_doubt" or trigger.resolver is not None or not trigger.use_history
-        if self._nameless > 1 and not self._has_named and not is_allowed:
-            raise dh.SchemaError(
-                f"[DH-SCHEMA] none of the first {self._nameless} messages has an id, so all would be in doubt (R3); "
-                "say with id= where it is, or let their producer set one, or allow it with "
-                'Trigger(without_ids="in_doubt")'
-            )
 
     @contextlib.asynccontextmanager
     async def _alone(self, key: str | None) -> AsyncIterator[None]:
@@ -301,7 +291,9 @@ class Receiver:
         while True:
             attempt += 1
             try:
-                await self._service(message)
+                called = self._service(message)
+                _services.check_awaitable(called)
+                _services.check_ended(await called)
             except Exception as error:  # noqa: BLE001 - the policy says what becomes of it
                 if isinstance(error, dh.RolledBack) or not isinstance(policy, Retry) or attempt == policy.attempts:
                     return error

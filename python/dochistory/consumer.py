@@ -31,6 +31,7 @@ from typing import Any, Literal, Self
 
 import dochistory as dh
 from dochistory import _checks, _columns, _ids, journal
+from dochistory._forks import PerProcess
 from dochistory._one_by_one import OneByOne
 from dochistory._place import Place
 from dochistory._tally import Tally
@@ -49,7 +50,8 @@ _JOURNAL = logging.getLogger(journal.LOGGER)
 class Consumer:
     """Begins the documents of one trigger, and handles suspension, audit log, journal and statistics.
 
-    All methods may be called by many threads at once.
+    All methods may be called by many threads at once. A forked child may use its parent's consumer
+    for documents of its own: it opens the history again. It cannot end those that the parent began.
 
     Args:
         history: the directory of the history, or the URL of its bucket; created if it does not
@@ -104,12 +106,12 @@ class Consumer:
         self._sinks = tuple(sinks)
         self._statistics = Statistics(history) if statistics else None
         self._name = name
-        self._lock = threading.Lock()
+        self._locks = PerProcess(threading.Lock)
         self._opened: dh.History | None = None
         self._was_there = False
         self._has_warned = False
         self._counts_fail = False
-        self._tally = Tally(self._write_tally)
+        self._tallies = PerProcess(lambda: Tally(self._write_tally))
         self._one_by_one = OneByOne(self)
 
     @property
@@ -137,7 +139,7 @@ class Consumer:
         opened = self._opened
         if opened is not None and not opened.closed:
             return opened
-        with self._lock:
+        with self._locks():
             if self._opened is None or self._opened.closed:
                 # A history that is unavailable (on a disk that is not mounted) must not be created again, empty.
                 is_known = self._was_there or self.suspension.status is not None
@@ -248,7 +250,7 @@ class Consumer:
         """
         asked: dict[str, Any] = {}
         if id is not None:
-            asked["uuid"] = id if type(id) is str else _ids.text_of(id)
+            asked["uuid"] = id if type(id) is str and id.isascii() else _ids.text_of(id)
         if redelivery_count is not None:
             asked["redelivery_count"] = redelivery_count
         if others:  # seldom
@@ -268,7 +270,7 @@ class Consumer:
         on_error: OnError | None = None,
         result: Literal["json"] | None = None,
     ) -> Once:
-        """A decorator: the function runs once for each id. `async def` works, too.
+        """A decorator: the function runs once for each id. `async def` works, too; generators do not.
 
         ```python
         @consumer.once(key=lambda order: order.id)
@@ -286,10 +288,12 @@ class Consumer:
 
         Returns:
             Once: the decorator. The function then raises `InDoubtError` for a document in doubt and
-            `RejectedError` for one that was delivered too often.
+            `RejectedError` for one that was delivered too often. A function that returns an
+            awaitable or a generator, whose work has not ended, has failed: with `ConfigError`.
 
         Raises:
-            ConfigError: [DH-CONFIG] an argument makes no sense.
+            ConfigError: [DH-CONFIG] an argument makes no sense; at the decoration, the function is
+                a generator function.
         """
         policy = self.on_error if on_error is None else on_error_of(on_error)
         return Once(self._one_by_one, key, redelivery_count, payload, policy, result)
@@ -401,12 +405,12 @@ class Consumer:
 
     def close(self) -> None:
         """Close the history, and write what is not yet counted; the next `begin` opens it again."""
-        self._tally.flush()
+        self._tallies().flush()
         self._one_by_one.close()
         self._close_history()
 
     def _close_history(self) -> None:
-        with self._lock:
+        with self._locks():
             opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()

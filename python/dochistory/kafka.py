@@ -23,9 +23,9 @@ from typing import Any
 import confluent_kafka
 
 import dochistory as dh
-from dochistory import receiving
 from dochistory._adapter import Adapter, check_dead_letters
 from dochistory._dead_letter_topic import DeadLetterTopic
+from dochistory._message_ids import Ids
 from dochistory.once import OnError
 from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement
 
@@ -89,7 +89,7 @@ class Receiver(Adapter):
         history: the directory of the history, or the URL of its bucket.
         trigger: whose records they are; used as `serial`, unless `in_batch` is set.
         topics: the topics.
-        service: called with each `Message` that is NEW.
+        service: a plain function, called with each `Message` that is NEW.
         id: called with the record; answers its id: `header(name)`, `position`, or your own. There
             is no default: a record's key repeats on purpose.
         config: settings of confluent-kafka's `Consumer`: at least `bootstrap.servers` and
@@ -134,7 +134,7 @@ class Receiver(Adapter):
             in_order=True,
         )
         self.topics = [*topics]
-        self._id = id
+        self._ids = Ids(id, position)
         self._most = most
         self._revoke_timeout = revoke_timeout
         self._config = {
@@ -147,7 +147,7 @@ class Receiver(Adapter):
         self._client: Any = None
         self._lock = threading.Lock()
         self._partitions: dict[Place, _Partition] = {}
-        self._is_paused = False
+        self._paused: set[Place] = set()
         self._committed = 0.0
 
     def _receive(self) -> None:
@@ -172,9 +172,9 @@ class Receiver(Adapter):
             partition = self._partitions.get((record.topic(), record.partition()))
             if partition is None:
                 continue
-            found = receiving.id_of(self._id(record))
+            found, damage = self._ids.of(record)
             tag = (partition, record.offset())
-            arrived.append(Message(found, record.value() or b"", _UNKNOWN, record, tag))
+            arrived.append(Message(found, record.value() or b"", _UNKNOWN, record, tag, damage))
         if arrived:
             with self._lock:
                 for message in arrived:
@@ -187,17 +187,21 @@ class Receiver(Adapter):
     def _await_room(self) -> None:
         """Wait a moment for the service: what the client fetched ahead is lost by a pause, and fetched again."""
         end = time.monotonic() + _MOMENT
-        while self._worker.waiting > self._most and not self._is_paused and time.monotonic() < end:
+        while self._worker.waiting > self._most and not self._paused and time.monotonic() < end:
             if self._worker.stopping.wait(0.002):
                 return
 
     def _hold(self, *, is_full: bool) -> None:
-        """Pause or resume: the client keeps polling, so that the group does not think it dead."""
-        if is_full == self._is_paused:
-            return
-        assigned = self._client.assignment()
-        (self._client.pause if is_full else self._client.resume)(assigned)
-        self._is_paused = is_full
+        """Pause or resume: the client keeps polling, so that the group does not think it dead.
+
+        Only those that are not as they should be: both drop what the client has fetched ahead.
+        """
+        if is_full and (places := self._partitions.keys() - self._paused):
+            self._client.pause(_listed(places))
+            self._paused |= places
+        elif not is_full and self._paused:
+            self._client.resume(_listed(self._paused))
+            self._paused.clear()
 
     def _settle(self, settled: Settled) -> None:
         again = []
@@ -220,9 +224,9 @@ class Receiver(Adapter):
         return not message.tag[0].is_gone
 
     def _assigned(self, _client: Any, places: Iterable[Any]) -> None:
+        """New partitions, none of which is paused; by a cooperative strategy others are kept as they are."""
         for one in places:
             self._partitions[one.topic, one.partition] = _Partition()
-        self._is_paused = False
 
     def _revoked(self, _client: Any, places: Iterable[Any]) -> None:
         """Others get these partitions: end what was begun, and commit."""
@@ -244,6 +248,10 @@ class Receiver(Adapter):
             if partition is not None:
                 partition.is_gone = True
                 gone[one.topic, one.partition] = partition
+        if paused := gone.keys() & self._paused:
+            # Else they might come back paused.
+            self._client.resume(_listed(paused))
+            self._paused -= paused
 
         def is_dropped(message: Message) -> bool:
             partition, offset = message.tag
@@ -288,6 +296,10 @@ class Receiver(Adapter):
         self._partitions = {}
         client.close()
         self._client = None
+
+
+def _listed(places: Iterable[Place]) -> list[Any]:
+    return [confluent_kafka.TopicPartition(topic, number) for topic, number in sorted(places)]
 
 
 class _Partition:

@@ -22,9 +22,10 @@ from typing import Any
 import confluent_kafka
 
 import dochistory as dh
-from dochistory import _durations, receiving
+from dochistory import _durations
 from dochistory._adapter import Adapter, check_dead_letters
 from dochistory._dead_letter_topic import DeadLetterTopic
+from dochistory._message_ids import Ids
 from dochistory.once import OnError
 from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement
 
@@ -51,7 +52,7 @@ class Receiver(Adapter):
         history: the directory of the history.
         trigger: whose records they are; used as `serial`, unless `in_batch` is set.
         topics: the topics.
-        service: called with each `Message` that is NEW.
+        service: a plain function, called with each `Message` that is NEW.
         id: called with the record; answers its id: `kafka.header(name)`, `kafka.position`, or your
             own. There is no default: a record's key repeats on purpose.
         config: settings of confluent-kafka's `ShareConsumer`: at least `bootstrap.servers` and
@@ -93,7 +94,7 @@ class Receiver(Adapter):
             history, trigger, service, on_error=on_error, claim_ahead=claim_ahead, most=most, settings=settings
         )
         self.topics = [*topics]
-        self._id = id
+        self._ids = Ids(id, _position)
         self._lock_lasts = _durations.seconds("lock", lock)
         self._config = {"max.poll.records": most, **config, "share.acknowledgement.mode": "explicit"}
         self._dead_letters = DeadLetterTopic(dead_letter_topic, self._config) if dead_letter_topic else None
@@ -123,10 +124,10 @@ class Receiver(Adapter):
                 if error.fatal() or not (error.retriable() or error.code() in _PASSING):
                     raise confluent_kafka.KafkaException(error)
                 continue
-            found = receiving.id_of(self._id(record))
+            found, damage = self._ids.of(record)
             # The broker has locked it later than that.
             until = started + self._lock_lasts
-            arrived.append(Message(found, record.value() or b"", _redeliveries(record), record, until))
+            arrived.append(Message(found, record.value() or b"", _redeliveries(record), record, until, damage))
         self._held = len(arrived)
         if arrived:
             self._worker.put(arrived)
@@ -191,6 +192,10 @@ class Receiver(Adapter):
             _log("%s: not acknowledged, so their records come again: %s", self.topics, error)
         client.close()
         self._client = None
+
+
+def _position(record: Any) -> str:
+    return f"{record.topic()}/{record.partition()}/{record.offset()}"
 
 
 def _redeliveries(record: Any) -> int:

@@ -12,7 +12,6 @@ policy, a service that raises `RolledBack` says that its work was undone: its do
 
 import asyncio
 import functools
-import inspect
 import json
 import logging
 import random
@@ -23,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import dochistory as dh
-from dochistory import _durations
+from dochistory import _durations, _services
 from dochistory.errors import DeadLetterError, InDoubtError, RejectedError
 
 if TYPE_CHECKING:
@@ -195,8 +194,12 @@ class Once:
             raise dh.ConfigError(f'[DH-CONFIG] result is {self.result!r}; allowed is "json" or None')
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function that runs once."""
-        if inspect.iscoroutinefunction(function):
+        """The function that runs once.
+
+        Raises:
+            ConfigError: [DH-CONFIG] it is a generator function, or cannot be called.
+        """
+        if _services.is_async(function, "the function"):
 
             @functools.wraps(function)
             async def in_loop(*args: Any, **kwargs: Any) -> Any:
@@ -223,6 +226,7 @@ class Once:
             for attempt in _attempts(self.on_error):
                 try:
                     returned = function(*args, **kwargs)
+                    _services.check_ended(returned)
                     break
                 except Exception as error:  # noqa: BLE001 - raised further, unless it is tried again
                     time.sleep(_wait(self.on_error, attempt, error, document))
@@ -239,6 +243,7 @@ class Once:
             for attempt in _attempts(self.on_error):
                 try:
                     returned = await function(*args, **kwargs)
+                    _services.check_ended(returned)
                     break
                 except Exception as error:  # noqa: BLE001 - raised further, unless it is tried again
                     await asyncio.sleep(_wait(self.on_error, attempt, error, document))

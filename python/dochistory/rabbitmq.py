@@ -24,8 +24,9 @@ import pika
 import pika.exceptions
 
 import dochistory as dh
-from dochistory import _amqp, receiving
+from dochistory import _amqp
 from dochistory._adapter import Adapter
+from dochistory._message_ids import Ids
 from dochistory.once import OnError
 from dochistory.receiving import Message, Service, Settled, Settlement
 
@@ -57,7 +58,7 @@ class Receiver(Adapter):
         history: the directory of the history, or the URL of its bucket.
         trigger: whose messages they are; used as `serial`, unless `in_batch` is set.
         queue: the queue's name; it must exist.
-        service: called with each `Message` that is NEW.
+        service: a plain function, called with each `Message` that is NEW.
         url: where the broker is: an AMQP URL, or `pika.ConnectionParameters`.
         prefetch: the maximum number of deliveries without an acknowledgement.
         id: called with (method, properties, body); answers the message's id. The property
@@ -101,7 +102,7 @@ class Receiver(Adapter):
         """How often it was connected."""
         self._parameters = pika.URLParameters(url) if isinstance(url, str) else url
         self._prefetch = prefetch
-        self._id = id
+        self._ids = Ids(id, lambda delivered: f"{queue}/{delivered[0].delivery_tag}")
         self._connection: Any = None
         self._channel: Any = None
         self._epoch = 0
@@ -133,11 +134,11 @@ class Receiver(Adapter):
         self._channel.close()
 
     def _arrives(self, _channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        found = receiving.id_of(self._id((method, properties, body)))
+        found, damage = self._ids.of((method, properties, body))
         count = _amqp.redeliveries(method.redelivered, properties.headers)
         tag = (self._epoch, method.delivery_tag)
         self._unsettled.append(method.delivery_tag)
-        self._arrived.append(Message(found, body, count, (method, properties), tag))
+        self._arrived.append(Message(found, body, count, (method, properties), tag, damage))
 
     def _turn(self) -> None:
         """Input and output for a moment."""

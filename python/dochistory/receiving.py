@@ -21,7 +21,8 @@ from typing import Any
 import pyarrow as pa
 
 import dochistory as dh
-from dochistory import _ids
+from dochistory import _services
+from dochistory._message_ids import NoneNamed
 from dochistory.consumer import Consumer
 from dochistory.once import OnError, Retry, on_error_of
 
@@ -51,6 +52,8 @@ class Message:
     """The client library's own object."""
     tag: Any = None
     """By what the broker knows this delivery."""
+    damage: Exception | None = None
+    """Why it has no id, though one is there or should be."""
 
 
 class Settlement(Enum):
@@ -73,7 +76,7 @@ class _End(Enum):
 
 
 Service = Callable[[Message], object]
-"""What processes a message."""
+"""What processes a message: a plain function, whose work has ended when it returns."""
 
 Settled = Sequence[tuple[Message, Settlement]]
 
@@ -102,6 +105,11 @@ class Worker:
         claim_ahead: claim as many messages as are likely to be processed within this many seconds.
         most: the maximum number of messages that are claimed together.
         in_order: run nothing that came later before a message that comes again.
+        none_named: notices that no message has an id; by the consumer's trigger, if absent.
+
+    Raises:
+        ConfigError: [DH-CONFIG] an argument makes no sense: a coroutine function as the service,
+            say.
     """
 
     def __init__(
@@ -115,7 +123,9 @@ class Worker:
         claim_ahead: float = 0.05,
         most: int = 500,
         in_order: bool = False,
+        none_named: NoneNamed | None = None,
     ) -> None:
+        _services.check_plain(service)
         if claim_ahead <= 0 or most < 1:
             raise dh.ConfigError("[DH-CONFIG] claim_ahead must be above 0, and the number of messages at least 1")
         self.consumer = consumer
@@ -130,6 +140,7 @@ class Worker:
         self._claim_ahead = claim_ahead
         self._most = most
         self._in_order = in_order
+        self._none_named = none_named or NoneNamed(consumer.trigger)
         self._takes = _FIRST
         self._pause = _PAUSES[0]
         self._condition = threading.Condition()
@@ -225,8 +236,10 @@ class Worker:
 
     def _process(self, batch: list[Message]) -> None:
         # A copy of what has just ended would otherwise find it still in progress.
-        ids = {message.id for message in batch}
+        found = [message.id for message in batch]
+        ids = set(found)
         self._ender.wait_for(ids)
+        self._none_named.check(found, next((message.damage for message in batch if message.damage), None))
         try:
             claim = self.consumer.begin(table_of(batch, self.consumer.trigger.kind))
         except dh.SuspendedError:
@@ -249,6 +262,8 @@ class Worker:
             else:
                 settled.append((message, Settlement.DEAD_LETTER if action == "REJECT" else Settlement.ACKNOWLEDGE))
         self.put_back(held)
+        if not held:
+            self._none_named.add(found)
         if settled:
             self._settle(settled)
         self._run_services(claim, new)
@@ -286,7 +301,8 @@ class Worker:
         while True:
             attempt += 1
             try:
-                self._service(message)
+                # What a lambda returned of a coroutine function has not run yet.
+                _services.check_ended(self._service(message))
             except dh.RolledBack as error:
                 return self._released(claim, row, message, error)
             except Exception as error:  # noqa: BLE001 - the policy says what becomes of it
@@ -409,11 +425,6 @@ def table_of(batch: Sequence[Message], kind: str) -> pa.Table:
             "body": pa.array([message.body for message in batch], pa.binary()),
         }
     )
-
-
-def id_of(given: object) -> str | None:
-    """A message's id as text."""
-    return _ids.text_of(given, "the message's id")
 
 
 def _short(error: Exception) -> str:

@@ -21,8 +21,8 @@ import botocore.config
 import botocore.exceptions
 
 import dochistory as dh
-from dochistory import receiving
 from dochistory._adapter import Adapter
+from dochistory._message_ids import Ids
 from dochistory.once import OnError
 from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement
 
@@ -76,7 +76,7 @@ class Receiver(Adapter):
         history: the directory of the history, or the URL of its bucket.
         trigger: whose messages they are; used as `serial`, unless `in_batch` is set.
         queue: the queue's URL.
-        service: called with each `Message` that is NEW.
+        service: a plain function, called with each `Message` that is NEW.
         id: called with the message as boto3 returns it; answers its id: `attribute(name)`,
             `deduplication_id`, or your own. There is no default: a resend gets a new `MessageId`.
         client: a client of boto3 for SQS; if absent, `boto3.client("sqs")` that waits 5 s for an
@@ -116,7 +116,7 @@ class Receiver(Adapter):
             history, trigger, service, on_error=on_error, claim_ahead=claim_ahead, most=most, settings=settings
         )
         self.queue = queue
-        self._id = id
+        self._ids = Ids(id, lambda received: str(received.get("MessageId")))
         self._client = boto3.client("sqs", config=_PATIENCE) if client is None else client
         self._visibility = visibility
         self._most = most
@@ -150,10 +150,10 @@ class Receiver(Adapter):
         )
         arrived = []
         for received in answer.get("Messages", ()):
-            found = receiving.id_of(self._id(received))
+            found, damage = self._ids.of(received)
             count = int(received.get("Attributes", {}).get("ApproximateReceiveCount", 0)) - 1
             body, handle = received.get("Body", "").encode(), received["ReceiptHandle"]
-            arrived.append(Message(found, body, count, received, handle))
+            arrived.append(Message(found, body, count, received, handle, damage))
             with self._lock:
                 self._held[handle] = start + self._visibility
         if arrived:

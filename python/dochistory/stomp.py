@@ -26,8 +26,8 @@ import stomp
 import stomp.exception
 
 import dochistory as dh
-from dochistory import receiving
 from dochistory._adapter import Adapter, check_dead_letters
+from dochistory._message_ids import Ids
 from dochistory.once import OnError
 from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement
 
@@ -78,7 +78,7 @@ class Receiver(Adapter):
         trigger: whose messages they are; used as `serial`, unless `in_batch` is set.
         destination: the queue's name as the broker has it: `orders` for Artemis, `/queue/orders`
             for ActiveMQ Classic.
-        service: called with each `Message` that is NEW.
+        service: a plain function, called with each `Message` that is NEW.
         id: called with the frame; answers the message's id: `header(name)`, or your own. There is
             no default: the broker's `message-id` changes with each redelivery.
         brokers: hosts and ports, which are tried in order.
@@ -127,7 +127,7 @@ class Receiver(Adapter):
         self.destination = destination
         self.connections = 0
         """How often it was connected."""
-        self._id = id
+        self._ids = Ids(id, lambda frame: str(frame.headers.get("message-id")))
         self._brokers = [*brokers]
         self._login = login or (None, None)
         self._dead_letters = dead_letter_destination
@@ -182,8 +182,9 @@ class Receiver(Adapter):
         self._flush(link)
 
     def _message_of(self, link: "_Link", frame: Frame) -> Message:
-        found = receiving.id_of(self._id(frame))
-        return Message(found, frame.body, _redeliveries(frame.headers), frame, (link, frame.headers["ack"]))
+        found, damage = self._ids.of(frame)
+        tag = (link, frame.headers["ack"])
+        return Message(found, frame.body, _redeliveries(frame.headers), frame, tag, damage)
 
     def _settle(self, settled: Settled) -> None:
         again = []

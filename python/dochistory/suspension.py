@@ -34,6 +34,7 @@ import pyarrow as pa
 import dochistory as dh
 from dochistory import _checks, _columns, _durations, _files, _native
 from dochistory._durations import state_directory
+from dochistory._forks import PerProcess
 from dochistory._place import Place
 from dochistory.errors import SuspendedError
 
@@ -113,7 +114,7 @@ class Suspension:
         self._place = str(self._file)
         self._on_change = on_change
         self._now = now
-        self._lock = threading.RLock()
+        self._locks = PerProcess(threading.RLock)
         self._memory: Status | None = None  # where the file cannot be written
 
     def __repr__(self) -> str:
@@ -145,7 +146,7 @@ class Suspension:
             SuspendedError: [DH-SUSPENDED] the trigger is suspended; the text says why, and when the
                 next poll is.
         """
-        with self._lock:
+        with self._locks():
             status = self.status
             if status is None:
                 return
@@ -169,7 +170,7 @@ class Suspension:
         """
         judged = _columns.verdicts_of(verdicts)
         rows = _columns.rows_where(judged["action"], "SUSPEND")
-        with self._lock:
+        with self._locks():
             if not len(rows):
                 if judged.num_rows:
                     self.succeeded()
@@ -192,7 +193,7 @@ class Suspension:
 
     def succeeded(self) -> None:
         """Resume the trigger, because a batch was decided. A suspension by hand is only resumed by hand."""
-        with self._lock:
+        with self._locks():
             status = self.status
             if status is not None and status.cause != "person":
                 self.resume()
@@ -214,7 +215,7 @@ class Suspension:
         Raises:
             StorageError: [DH-IO] the file of the state cannot be removed.
         """
-        with self._lock:
+        with self._locks():
             status = self.status
             self._memory = None
             with _files.storage(self._file):
@@ -252,7 +253,7 @@ class Suspension:
                 return True
 
     def _fail(self, cause: Cause, reason: str) -> Status:
-        with self._lock:
+        with self._locks():
             status = self.status
             if status is None:
                 first = self._now() + dt.timedelta(seconds=self._poll_every)

@@ -1,5 +1,7 @@
 """Kafka, a real one: each record runs exactly once, or is in doubt and in the audit log."""
 
+# ruff: noqa: SLF001 - rebalances without a broker
+
 from __future__ import annotations
 
 import time
@@ -201,6 +203,85 @@ def test_member_that_joins_and_leaves_puts_nothing_in_doubt(tmp_path: Path, brok
         assert history.audit.list().num_rows == 0
 
 
+class Assigned:
+    """A client that knows which of its partitions are paused, as a strategy assigns them."""
+
+    def __init__(self) -> None:
+        self.paused: dict[int, bool] = {}
+
+    def pause(self, places: Sequence[Any]) -> None:
+        self._set(places, is_paused=True)
+
+    def resume(self, places: Sequence[Any]) -> None:
+        self._set(places, is_paused=False)
+
+    def _set(self, places: Sequence[Any], *, is_paused: bool) -> None:
+        for one in places:
+            assert self.paused[one.partition] is not is_paused, "what was fetched ahead is lost for nothing"
+            self.paused[one.partition] = is_paused
+
+    def commit(self, **_: Any) -> None:
+        """Nothing to do."""
+
+
+@pytest.mark.parametrize("was_full", [True, False])
+@pytest.mark.parametrize("is_full", [True, False])
+@pytest.mark.parametrize("is_lost", [True, False])
+@pytest.mark.parametrize("strategy", ["eager", "cooperative"])
+def test_rebalance_leaves_every_partition_paused_or_none(
+    tmp_path: Path, strategy: str, is_lost: bool, was_full: bool, is_full: bool
+) -> None:
+    one = kafka.Receiver(tmp_path / "h", trigger(), ["t"], print, id=kafka.position, config={})
+    one._client = client = Assigned()
+    leave = one._lost_partitions if is_lost else one._revoked
+
+    def rebalance(gone: Sequence[int], come: Sequence[int]) -> None:
+        leave(client, [confluent_kafka.TopicPartition("t", number) for number in gone])
+        # A partition that goes while it is paused may be so when it comes again.
+        assert not any(client.paused[number] for number in gone)
+        client.paused |= dict.fromkeys(come, False)
+        one._assigned(client, [confluent_kafka.TopicPartition("t", number) for number in come])
+
+    rebalance([], [0, 1, 2])
+    one._hold(is_full=was_full)
+    one._hold(is_full=was_full)
+    if strategy == "eager":
+        rebalance([0, 1, 2], [0, 3])
+    else:
+        rebalance([1, 2], [3])
+    one._hold(is_full=is_full)
+    assert (client.paused[0], client.paused[3]) == (is_full, is_full)
+    rebalance([], [1])
+    one._hold(is_full=False)
+    assert not any(client.paused.values())
+
+
+@pytest.mark.slow
+def test_cooperative_rebalance_stops_no_partition(tmp_path: Path, broker: Kafka) -> None:
+    broker.topic("cooperative", 2)
+    cooperative = {**config(broker, "cooperative"), "partition.assignment.strategy": "cooperative-sticky"}
+    published = messages(80, duplicates=0)
+    publish(broker, "cooperative", published)
+    ran: list[str | None] = []
+    by: Counter[str] = Counter()
+
+    def service_of(name: str) -> Callable[[Message], object]:
+        def service(message: Message) -> None:
+            time.sleep(0.25)
+            ran.append(message.id)
+            by[name] += 1
+
+        return service
+
+    settings: dict[str, Any] = {"config": cooperative, "most": 6}
+    with receiving(tmp_path, broker, "cooperative", service_of("first"), **settings):
+        eventually(lambda: by["first"] >= 8, "the first one works, and is full")
+        with receiving(tmp_path, broker, "cooperative", service_of("second"), **settings):
+            eventually(lambda: by["second"] > 0, "the second one works")
+            eventually(lambda: len(ran) >= len(ids_of(published)), "all are processed")
+    assert sorted(map(str, ran)) == sorted(ids_of(published))
+
+
 @pytest.mark.slow
 def test_suspended_trigger_keeps_its_partitions(
     tmp_path: Path, broker: Kafka, caplog: pytest.LogCaptureFixture
@@ -245,7 +326,7 @@ def test_stopped_receiver_leaves_what_was_not_begun(tmp_path: Path, broker: Kafk
 def test_records_without_ids_stop_the_receiver_loudly(tmp_path: Path, broker: Kafka) -> None:
     broker.topic("nameless", 1)
     publish(broker, "nameless", [("a", b""), ("b", b""), ("c", b"")])
-    stopped = pytest.raises(dh.SchemaError, match=r"none of the [23] documents has an id")
+    stopped = pytest.raises(dh.SchemaError, match=r"none of the first [23] messages has an id")
     with stopped, receiving(tmp_path, broker, "nameless", print, id=kafka.header("order")) as one:
         eventually(lambda: one.is_stopping, "it stops")
     kept = kept_in_audit(tmp_path)  # one that came before the others is in doubt by itself

@@ -172,7 +172,7 @@ def test_stopped_receiver_returns_what_was_not_begun(tmp_path: Path, endpoint: s
 def test_messages_without_ids_stop_the_receiver_loudly(tmp_path: Path, endpoint: str) -> None:
     url = queue(endpoint, "nameless")
     client(endpoint).send_message_batch(QueueUrl=url, Entries=[{"Id": str(at), "MessageBody": "x"} for at in range(3)])
-    stopped = pytest.raises(dh.SchemaError, match=r"none of the 3 documents has an id")
+    stopped = pytest.raises(dh.SchemaError, match=r"none of the first 3 messages has an id")
     with stopped, receiving(tmp_path, endpoint, url, print) as one:
         eventually(lambda: one.is_stopping, "it stops")
     assert left(endpoint, url) == 3

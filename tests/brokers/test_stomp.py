@@ -226,7 +226,7 @@ def test_retried_message_becomes_a_dead_letter(tmp_path: Path, broker: Artemis) 
 @pytest.mark.slow
 def test_messages_without_ids_stop_the_receiver_loudly(tmp_path: Path, broker: Artemis) -> None:
     publish(broker, "nameless", [(None, b"1"), (None, b"2"), (None, b"3")])
-    stopped = pytest.raises(dh.SchemaError, match=r"none of the [23] documents has an id")
+    stopped = pytest.raises(dh.SchemaError, match=r"none of the first [23] messages has an id")
     with stopped, receiving(tmp_path, broker, "nameless", print) as one:
         eventually(lambda: one.is_stopping, "it stops")
     # One that came before the others is in doubt by itself.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +69,22 @@ def test_ids_of_all_kinds_are_one_id(consumer: dh.Consumer, given: object) -> No
     assert rule_of(consumer, str(uuid.UUID(int=7))) == ["R9"]
 
 
-@pytest.mark.parametrize("given", [7, b"\xff", 1.5, ["a"]])
+@pytest.mark.parametrize("given", [7, b"\xff", 1.5, ["a"], "\ud800", "a\udfffb"])
 def test_what_is_no_id_is_refused(consumer: dh.Consumer, given: object) -> None:
     with pytest.raises(dh.SchemaError, match="DH-SCHEMA"):
         consumer.one(given)
+    with pytest.raises(dh.SchemaError, match="DH-SCHEMA"):
+        consumer.one(track_id=given)
+    with pytest.raises(dh.SchemaError, match="DH-SCHEMA"):
+        consumer.begin([{"uuid": "good"}, {"uuid": given}])
+
+
+def test_text_beyond_ascii_is_an_id_and_a_payload(consumer: dh.Consumer) -> None:
+    with consumer.one("Größe 🎈") as document:
+        assert document.new
+    with consumer.one(payload="half \ud800") as document:
+        assert document.rule == "R3"
+    assert consumer.history.audit.show(1)["document"]["payload"] == r"half \ud800"
 
 
 def test_list_of_dicts_is_a_batch(consumer: dh.Consumer) -> None:
@@ -156,6 +169,60 @@ def test_decorated_function_is_retried_and_then_a_dead_letter(consumer: dh.Consu
     with pytest.raises(dh.DeadLetterError, match="failed 3 times"):
         handle("never")
     assert (len(ran), rule_of(consumer, "a", "never")) == (6, ["R9", "R8"])
+
+
+class Handler:
+    """An object that is called, with a coroutine function behind it."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    async def __call__(self, key: str) -> str:
+        await asyncio.sleep(0)
+        self.ran.append(key)
+        return f"{key} done"
+
+
+@pytest.mark.parametrize("wrap", [lambda handler: handler, functools.partial])
+def test_decorated_coroutine_object_runs_before_it_completes(consumer: dh.Consumer, wrap: Any) -> None:
+    handler = Handler()
+    handle = consumer.once(key=lambda key: key, result="json")(wrap(handler))
+    waiting = handle("a")
+    assert (handler.ran, rule_of(consumer, "a")) == ([], ["R8"])
+
+    async def main() -> tuple[str, str]:
+        return await waiting, await handle("a")
+
+    assert asyncio.run(main()) == ("a done", "a done")
+    assert (handler.ran, rule_of(consumer, "a")) == (["a"], ["R9"])
+
+
+def test_generator_functions_are_refused_at_the_decoration(consumer: dh.Consumer) -> None:
+    def handle(key: str) -> Iterator[str]:
+        yield key
+
+    async def handle_later(key: str) -> AsyncIterator[str]:
+        yield key
+
+    for function in (handle, handle_later, functools.partial(handle)):
+        with pytest.raises(dh.ConfigError, match=r"\[DH-CONFIG\] the function .*handle.* is a generator function"):
+            consumer.once(key=lambda key: key)(function)
+
+
+@pytest.mark.filterwarnings("error")  # of a coroutine that was never awaited
+@pytest.mark.parametrize(("policy", "rule"), [("in_doubt", "R11"), ("release", "R8")])
+def test_function_that_returns_a_coroutine_has_failed(consumer: dh.Consumer, policy: Any, rule: str) -> None:
+    handler = Handler()
+
+    async def forgets(key: str) -> Any:
+        return handler(key)
+
+    handle = consumer.once(key=lambda key: key, on_error=policy)(lambda key: handler(key))
+    with pytest.raises(dh.ConfigError, match=r"\[DH-CONFIG\] the service returned a coroutine"):
+        handle("a")
+    with pytest.raises(dh.ConfigError, match=r"\[DH-CONFIG\] the service returned a coroutine"):
+        asyncio.run(consumer.once(key=lambda key: key, on_error=policy)(forgets)("b"))
+    assert (handler.ran, rule_of(consumer, "a", "b")) == ([], [rule, rule])
 
 
 @pytest.mark.parametrize("wrong", [{"on_error": "again"}, {"result": "xml"}, {"key": "id"}])

@@ -1,0 +1,56 @@
+"""A consumer in a forked child: it works there, whatever the threads of the parent did, and never hangs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import dochistory as dh
+from tests.store.processes import run
+from tests.support import status_of
+
+FORK = """
+    import asyncio, signal, warnings
+    warnings.simplefilter("ignore", DeprecationWarning)  # later Pythons warn of forks with threads
+    consumer = dh.Consumer(sys.argv[1], trigger())
+
+    async def one(key):
+        async with consumer.one(key) as document:
+            return document.status
+
+    async def many(keys):
+        return await asyncio.gather(*map(one, keys))
+
+    assert asyncio.run(one("parent")) == "NEW"
+    # As if other threads were at work at that moment.
+    locks = [consumer._locks(), consumer._tallies()._lock, consumer._tallies()._writing]
+    for lock in locks:
+        lock.acquire()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        print(asyncio.run(one("parent")), *asyncio.run(many(["child-1", "child-2", "child-1"])), flush=True)
+        with consumer.one("child-3") as document:
+            assert document.new
+        consumer.close()
+        os._exit(0)
+    for lock in locks:
+        lock.release()
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, status
+    print(asyncio.run(one("child-2")), asyncio.run(one("parent-2")))
+    consumer.close()
+"""
+
+
+def test_consumer_of_coroutines_works_in_a_forked_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCHISTORY_STATE", str(tmp_path / "state"))
+    directory = tmp_path / "orders.history"
+    said = run(FORK, directory)
+    assert said == ["DUPLICATE NEW NEW IN_DOUBT", "DUPLICATE NEW"]
+    with dh.open(directory) as history:
+        ids = ["parent", "parent-2", "child-1", "child-2", "child-3"]
+        assert status_of(history, ids) == ["DUPLICATE"] * 5
+    # What the parent had counted at the fork is counted once.
+    assert sum(dh.Statistics(directory).counts()["count"].to_pylist()) == 8
