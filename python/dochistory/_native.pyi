@@ -1734,8 +1734,9 @@ class History:
         off (a kill, Ctrl-C, an error) leaves what it published. Run it again with the same entries
         in the same order, in batches of any size: the parts that are there are recognised by their
         content and not written again. Once a load has come to its end, its parts are forgotten: to
-        load a completed entry again then changes nothing; one that is processing is listed once
-        more, and still ends as a whole.
+        load a completed entry again then lists it once in `entries` and twice in `stats`, until
+        `maintain`, and its time to live starts at the later `started_at`; one that is processing is
+        listed once more, and still ends as a whole.
 
         Other writers may go on meanwhile; their turns come between the parts. Afterwards `maintain`
         puts small files together.

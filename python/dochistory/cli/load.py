@@ -25,7 +25,7 @@ def add_to(commands: Any, add: Add) -> None:
         load,
         "put entries of another history into this one, and compare both sides' answers",
         "Rows have the columns uuid and, if need be, trigger, status (completed or processing) and time (when the "
-        "service began). What is loaded again changes nothing.",
+        "service began). Loading the same rows again changes no entry.",
         examples=[
             "dochistory load old.csv --trigger orders --time-to-live '30 days'",
             "dochistory load --driver sqlite3 --connect old.db --query 'select uuid from x'",
