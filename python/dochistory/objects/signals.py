@@ -4,11 +4,10 @@ import signal
 from types import TracebackType
 
 
-def is_of_handler(error: BaseException) -> bool:
-    """Whether the handler of a signal of this process raised this."""
+def is_of_handler(at: TracebackType | None) -> bool:
+    """Whether the handler of a signal of this process raised what came this way."""
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     codes = {code for one in handlers if (code := _code_of(one)) is not None}
-    at: TracebackType | None = error.__traceback__
     while codes and at is not None:
         if at.tb_frame.f_code in codes:
             return True

@@ -1,10 +1,11 @@
 //! Bytes that are put aside, and read again: few of them stay in memory, the others are in a file
 //! without a name, which nobody can find after a crash.
 
+use std::io;
 use std::path::Path;
 
 use super::{FileSystem, NamedFile, temporary_name};
-use crate::Result;
+use crate::{Error, Result};
 
 /// Bytes that stay in memory, and that are written and read at a time.
 const PIECE: usize = if cfg!(feature = "small") { 1 << 7 } else { 1 << 16 };
@@ -15,13 +16,25 @@ pub(crate) struct Spool<'a> {
     path: &'a Path,
     file: Option<NamedFile>,
     written: u64,
+    /// Where each part ends that was written at once, and its checksum.
+    parts: Vec<(u64, u32)>,
     /// What is not in the file.
     rest: Vec<u8>,
 }
 
+/// Reads the bytes of a spool in order.
+pub(crate) struct SpoolReader<'s> {
+    spool: &'s Spool<'s>,
+    /// Number of parts that were read.
+    parts: usize,
+    /// The last of them, and how much of it was passed on.
+    part: Vec<u8>,
+    passed: usize,
+}
+
 impl<'a> Spool<'a> {
     pub(crate) fn new(system: &'a dyn FileSystem, path: &'a Path) -> Self {
-        Self { system, path, file: None, written: 0, rest: Vec::new() }
+        Self { system, path, file: None, written: 0, parts: Vec::new(), rest: Vec::new() }
     }
 
     /// Number of bytes.
@@ -45,30 +58,66 @@ impl<'a> Spool<'a> {
         };
         file.write(&self.rest, self.written)?;
         self.written += self.rest.len() as u64;
+        self.parts.push((self.written, crc32c::crc32c(&self.rest)));
         self.rest.clear();
         Ok(())
     }
 
     /// Pass all bytes, in order, some at a time.
     pub(crate) fn each(&self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let mut piece = Vec::new();
-        for at in (0..self.len()).step_by(PIECE) {
-            piece.resize((self.len() - at).min(PIECE as u64) as usize, 0);
-            self.read(&mut piece, at)?;
-            take(&piece)?;
+        let mut reader = self.reader();
+        while reader.next_part()? {
+            take(&reader.part)?;
         }
         Ok(())
     }
 
-    /// Fill `piece` with the bytes from `at` on.
-    pub(crate) fn read(&self, piece: &mut [u8], at: u64) -> Result<()> {
-        let (of_file, others) = piece.split_at_mut((self.written.saturating_sub(at) as usize).min(piece.len()));
-        if let Some(file) = self.file.as_ref().filter(|_| !of_file.is_empty()) {
-            file.read(of_file, at)?;
+    /// Read from the start on.
+    pub(crate) fn reader(&self) -> SpoolReader<'_> {
+        SpoolReader { spool: self, parts: 0, part: Vec::new(), passed: 0 }
+    }
+}
+
+impl SpoolReader<'_> {
+    /// Fill a buffer with the next bytes.
+    pub(crate) fn fill(&mut self, buffer: &mut [u8]) -> Result<()> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            if self.passed == self.part.len() && !self.next_part()? {
+                return Err(self.changed("ends too early"));
+            }
+            let some = (self.part.len() - self.passed).min(buffer.len() - filled);
+            buffer[filled..filled + some].copy_from_slice(&self.part[self.passed..self.passed + some]);
+            (self.passed, filled) = (self.passed + some, filled + some);
         }
-        let from = at.saturating_sub(self.written) as usize;
-        others.copy_from_slice(&self.rest[from..from + others.len()]);
         Ok(())
+    }
+
+    /// Go on to the next part; answers whether there is one.
+    fn next_part(&mut self) -> Result<bool> {
+        let spool = self.spool;
+        let start = self.parts.checked_sub(1).map_or(0, |before| spool.parts.get(before).map_or(0, |(end, _)| *end));
+        self.passed = 0;
+        self.parts += 1;
+        match (spool.parts.get(self.parts - 1), &spool.file) {
+            (Some((end, sum)), Some(file)) => {
+                self.part.resize((end - start) as usize, 0);
+                file.read(&mut self.part, start)?;
+                if crc32c::crc32c(&self.part) == *sum { Ok(true) } else { Err(self.changed("came back changed")) }
+            }
+            _ => {
+                self.part.clear();
+                if self.parts == spool.parts.len() + 1 {
+                    self.part.extend_from_slice(&spool.rest);
+                }
+                Ok(!self.part.is_empty())
+            }
+        }
+    }
+
+    fn changed(&self, how: &str) -> Error {
+        let reason = format!("what was put aside for it {how}");
+        Error::io("write", self.spool.path)(io::Error::new(io::ErrorKind::InvalidData, reason))
     }
 }
 
@@ -108,11 +157,35 @@ mod tests {
             };
             spool.each(collect).unwrap();
             assert!(found == expected, "{count} times {length} bytes");
-            for at in [0, 1, PIECE - 1, PIECE, 2 * PIECE + 3].into_iter().filter(|at| *at < expected.len()) {
-                let mut piece = vec![0; (expected.len() - at).min(PIECE + 2)];
-                spool.read(&mut piece, at as u64).unwrap();
-                assert!(piece == expected[at..at + piece.len()], "{} bytes from {at} on", piece.len());
+            let mut reader = spool.reader();
+            for some in [1, PIECE - 1, PIECE + 3, 2 * PIECE].into_iter().scan(0, |at, some| {
+                let range = *at..(*at + some).min(expected.len());
+                *at = range.end;
+                Some(range)
+            }) {
+                let mut piece = vec![0; some.len()];
+                reader.fill(&mut piece).unwrap();
+                assert!(piece == expected[some.clone()], "{some:?}");
             }
         }
+    }
+
+    #[test]
+    fn bytes_that_come_back_changed_are_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("segment");
+        let mut spool = Spool::new(&Disk, &path);
+        for number in 0..5 {
+            spool.push(&[number; PIECE]).unwrap();
+        }
+        spool.file.as_ref().unwrap().write(&[7], PIECE as u64 + 9).unwrap();
+        let mut passed = 0;
+        let changed = spool.each(|bytes| {
+            passed += bytes.len();
+            Ok(())
+        });
+        assert!(matches!(changed, Err(Error::Io { .. })) && passed == PIECE, "{changed:?}");
+        assert!(spool.reader().fill(&mut [0; PIECE + 1]).is_err());
+        assert!(spool.reader().fill(&mut [0; PIECE]).is_ok());
     }
 }

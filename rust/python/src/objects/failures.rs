@@ -32,7 +32,7 @@ pub(super) fn engine(py: Python<'_>, error: PyErr) -> Error {
 /// Whether the handler of a signal raised this: the client's code is where it came, and not to
 /// blame.
 fn is_of_handler(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
-    py.import("dochistory.objects.signals")?.call_method1("is_of_handler", (error.value(py),))?.extract()
+    py.import("dochistory.objects.signals")?.call_method1("is_of_handler", (error.traceback(py),))?.extract()
 }
 
 /// The operating system's refusal of a local file.

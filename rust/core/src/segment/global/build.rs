@@ -148,14 +148,14 @@ fn write_index(out: &mut Output, header: &FilterHeader, segments: &[Arc<Segment>
     out.push(&u32::to_le_bytes(0))?;
     ends.each(|ends| out.push(ends))?;
     out.end_page()?;
-    let mut cursors = cursors(segments);
+    let (mut cursors, mut ends) = (cursors(segments), ends.reader());
     let (buckets, mut first, mut start) = (1usize << header.directory_bits, 0, 0);
     while first < buckets {
         let last = (first + WINDOW_BUCKETS).min(buckets);
         let mut read = vec![0; (last - first) * size_of::<u32>()];
-        ends.read(&mut read, (first * size_of::<u32>()) as u64)?;
-        let ends = read.as_chunks().0.iter().map(|end| u32::from_le_bytes(*end) - start);
-        let mut next: Vec<u32> = std::iter::once(0).chain(ends).collect();
+        ends.fill(&mut read)?;
+        let of_buckets = read.as_chunks().0.iter().map(|end| u32::from_le_bytes(*end) - start);
+        let mut next: Vec<u32> = std::iter::once(0).chain(of_buckets).collect();
         let count = next.pop().unwrap_or(0);
         let mut window = vec![0; count as usize * ENTRY_BYTES as usize];
         for (slot, cursor) in &mut cursors {
