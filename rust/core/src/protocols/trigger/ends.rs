@@ -83,9 +83,9 @@ impl<D: Hash + Eq + Clone + Send + Sync> Ends<D> {
     }
 
     /// Write how some documents ended, or the claim as a whole; durable on return. `write` writes
-    /// the end of some, `among` finds fewer of them for it, `name` says one of them in an error, and `kept`
-    /// gives the keys that were not released by themselves. Of two ends at the same time one is
-    /// refused.
+    /// the end of some, `among` finds fewer of them for it, `name` says one of them in an error,
+    /// and `kept` gives the keys that were not released by themselves. Of two ends at the same time
+    /// one is refused.
     pub(super) fn write<P: Sync>(
         &self,
         claim: Ending<'_>,
