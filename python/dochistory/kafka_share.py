@@ -26,6 +26,7 @@ from dochistory import _durations
 from dochistory._adapter import Adapter, check_dead_letters
 from dochistory._dead_letter_topic import DeadLetterTopic
 from dochistory._message_ids import Ids
+from dochistory.kafka import position
 from dochistory.once import OnError
 from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement
 
@@ -94,7 +95,7 @@ class Receiver(Adapter):
             history, trigger, service, on_error=on_error, claim_ahead=claim_ahead, most=most, settings=settings
         )
         self.topics = [*topics]
-        self._ids = Ids(id, _position)
+        self._ids = Ids(id, position)
         self._lock_lasts = _durations.seconds("lock", lock)
         self._config = {"max.poll.records": most, **config, "share.acknowledgement.mode": "explicit"}
         self._dead_letters = DeadLetterTopic(dead_letter_topic, self._config) if dead_letter_topic else None
@@ -192,10 +193,6 @@ class Receiver(Adapter):
             _log("%s: not acknowledged, so their records come again: %s", self.topics, error)
         client.close()
         self._client = None
-
-
-def _position(record: Any) -> str:
-    return f"{record.topic()}/{record.partition()}/{record.offset()}"
 
 
 def _redeliveries(record: Any) -> int:
