@@ -2,9 +2,15 @@
 
 import functools
 import inspect
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import dochistory as dh
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_PLAIN = "give it a plain function, which may call asyncio.run"
 
 
 def is_async(service: object, name: str = "the service") -> bool:
@@ -31,27 +37,40 @@ def is_async(service: object, name: str = "the service") -> bool:
     return inspect.iscoroutinefunction(called)
 
 
-def check_plain(service: object) -> None:
-    """A service of a receiver that awaits nothing.
+def plain(
+    service: Callable[P, T], name: str = "the service", *, what: str | None = None, instead: str = _PLAIN
+) -> Callable[P, T]:
+    """The service, where nothing awaits it: each call checks that its work has ended.
 
     Args:
         service: what is to be called.
+        name: what to call it in an error.
+        what: which one it is, in an error; its own name, if absent.
+        instead: what to do instead of giving a coroutine function.
 
     Raises:
         ConfigError: [DH-CONFIG] it is no plain function.
     """
-    if is_async(service):
+    if is_async(service, name):
         raise dh.ConfigError(
-            f"[DH-CONFIG] the service {_named(service)} is a coroutine function (async def), which this receiver does "
-            "not await: give it a plain function, or receive RabbitMQ's messages with dochistory.aio_rabbitmq"
+            f"[DH-CONFIG] {name} {what or _named(service)} is a coroutine function (async def), which nothing here "
+            f"awaits: {instead}"
         )
 
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        returned = service(*args, **kwargs)
+        check_ended(returned, name)
+        return returned
 
-def check_ended(returned: Any) -> None:
+    return called
+
+
+def check_ended(returned: Any, name: str = "the service") -> None:
     """A service has returned: its work must have ended, for it is completed next.
 
     Args:
         returned: what it returned; a coroutine or generator is closed.
+        name: what to call it in an error.
 
     Raises:
         ConfigError: [DH-CONFIG] it is an awaitable or a generator, whose work has not ended.
@@ -63,7 +82,7 @@ def check_ended(returned: Any) -> None:
     if inspect.iscoroutine(returned) or inspect.isgenerator(returned):
         returned.close()
     raise dh.ConfigError(
-        f"[DH-CONFIG] the service returned a {type(returned).__name__}, whose work has not ended, so it counts as "
+        f"[DH-CONFIG] {name} returned a {type(returned).__name__}, whose work has not ended, so it counts as "
         "failed: let it return when the work is done; where coroutines are allowed, give the async def itself, and "
         "await what it calls"
     )

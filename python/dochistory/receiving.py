@@ -34,6 +34,8 @@ LOGGER = "dochistory.receiving"
 _FIRST = 0.0025
 """A first guess of how long a service takes, in seconds."""
 
+_INSTEAD = "give it a plain function, or receive RabbitMQ's messages with dochistory.aio_rabbitmq"
+
 _PAUSES = (0.05, 5.0)
 """The first and the longest pause after a message was returned, in seconds: it comes again at once."""
 
@@ -125,7 +127,6 @@ class Worker:
         in_order: bool = False,
         none_named: NoneNamed | None = None,
     ) -> None:
-        _services.check_plain(service)
         if claim_ahead <= 0 or most < 1:
             raise dh.ConfigError("[DH-CONFIG] claim_ahead must be above 0, and the number of messages at least 1")
         self.consumer = consumer
@@ -133,7 +134,7 @@ class Worker:
         """Why it ended, if it did not by `stop`."""
         self.stopping = threading.Event()
         """Set once it is to end."""
-        self._service = service
+        self._service = _services.plain(service, instead=_INSTEAD)
         self._settle = settle
         self._is_current = is_current
         self._on_error = on_error_of(on_error)
@@ -301,8 +302,7 @@ class Worker:
         while True:
             attempt += 1
             try:
-                # What a lambda returned of a coroutine function has not run yet.
-                _services.check_ended(self._service(message))
+                self._service(message)
             except dh.RolledBack as error:
                 return self._released(claim, row, message, error)
             except Exception as error:  # noqa: BLE001 - the policy says what becomes of it

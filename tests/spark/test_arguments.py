@@ -440,3 +440,26 @@ def test_connect_without_grpcio_names_the_extra(monkeypatch: pytest.MonkeyPatch)
         compat.UnsupportedError, match=r"\[DH-SPARK\] Spark Connect needs grpcio: pip install 'dochistory"
     ):
         dh.spark.session(master="sc://localhost:15002")
+
+
+async def later(*_: object) -> None:
+    """Calling it runs nothing."""
+
+
+@pytest.mark.parametrize("service", [later, lambda *_: (yield)])
+def test_services_that_a_call_does_not_run_are_refused(tmp_path: Path, service: Any) -> None:
+    for make in (
+        lambda: dh.spark.exactly_once(tmp_path, orders(), service),
+        lambda: dh.spark.send_once(tmp_path, "channel", service),
+    ):
+        with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\] the service "):
+            make()
+
+
+@pytest.mark.parametrize("by", ["driver", "executors"])
+def test_what_returns_a_coroutine_has_not_ended(spark: "SparkSession", tmp_path: Path, by: Any) -> None:
+    handle = dh.spark.exactly_once(tmp_path / "h", orders(), lambda *_: later(), application="app", decide_on=by)
+    with pytest.raises(dh.ConfigError, match="returned a coroutine, whose work has not ended"):
+        handle(spark.createDataFrame([("a",)], "uuid string"), 0)
+    with dh.open(tmp_path / "h") as history:
+        assert history.classify(rows(["a"]), orders())["status"].to_pylist() == ["IN_DOUBT"]

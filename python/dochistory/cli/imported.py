@@ -1,15 +1,13 @@
 """Functions of the user's that an option names as MODULE:FUNCTION."""
 
 import importlib
-import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import dochistory as dh
+from dochistory import _services
 from dochistory.cli.failures import CommandError, Exit
-
-_RUN_IT = "nothing here would run it: name a plain function, which may call asyncio.run"
 
 
 class FunctionError(CommandError):
@@ -41,6 +39,7 @@ def function(spelt: str, what: str) -> Callable[[Any], Any]:
 
     Raises:
         CommandError: it cannot be imported, or is no function.
+        ConfigError: [DH-CONFIG] it is a coroutine function or a generator function.
     """
     module, _, name = spelt.partition(":")
     sys.path.insert(0, "")
@@ -52,21 +51,15 @@ def function(spelt: str, what: str) -> Callable[[Any], Any]:
         sys.path.remove("")
     if not callable(found):
         raise CommandError(f"the {what} {spelt!r} is not a function")
-    if inspect.iscoroutinefunction(found):
-        raise CommandError(f"the {what} {spelt!r} is a coroutine function, and {_RUN_IT}")
+    run = _services.plain(found, f"the {what}", what=repr(spelt))
 
     def called(given: Any) -> Any:
         try:
-            answer = found(given)
+            return run(given)
         except dh.RolledBack as error:
             raise FunctionRolledBackError(f"the {what} {spelt!r} was rolled back: {_said(error)}") from error
         except (Exception, SystemExit) as error:
             raise FunctionError(f"the {what} {spelt!r} failed: {_said(error)}") from error
-        if inspect.isawaitable(answer):
-            if inspect.iscoroutine(answer):
-                answer.close()
-            raise FunctionError(f"the {what} {spelt!r} failed: it gave a coroutine, and {_RUN_IT}")
-        return answer
 
     return called
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import dochistory as dh
-from dochistory import _checks
+from dochistory import _checks, _services
 from dochistory.errors import SuspendedError
 from dochistory.spark import checks, compat
 from dochistory.spark.begun_batch import Batch, StagedBatch
@@ -51,7 +51,7 @@ class ExactlyOnce:
     ) -> None:
         self._history = OpenHistory(place)
         self._trigger = trigger
-        self._service = service
+        self._service = _services.plain(service)
         self._application = application
         self._on_replay: Replay = on_replay
         self._on_other_rows: OtherRows = on_other_rows

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 import dochistory as dh
-from dochistory import _checks
+from dochistory import _checks, _services
 from dochistory.spark import checks, compat
 from dochistory.spark.open_history import OpenHistory
 from dochistory.spark.place import Place
@@ -64,7 +64,7 @@ class SendOnce:
     ) -> None:
         self._history = OpenHistory(history)
         self._channel = channel
-        self._service = service
+        self._service = _services.plain(service)
         self._application = application
         self._on_replay: Literal["in_doubt", "rerun"] = on_replay
         self._on_other_rows: Literal["error", "look_up"] = on_other_rows
