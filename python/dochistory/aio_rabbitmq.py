@@ -21,6 +21,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
@@ -28,8 +29,9 @@ import aio_pika
 import aio_pika.exceptions
 
 import dochistory as dh
-from dochistory import _amqp, _services, receiving
+from dochistory import _checks, _services, receiving
 from dochistory._message_ids import Ids, NoneNamed
+from dochistory.brokers import single
 from dochistory.consumer import Consumer
 from dochistory.once import OnError, Retry, on_error_of
 from dochistory.receiving import LOGGER, Message, Settlement
@@ -40,6 +42,8 @@ _BACKOFF = (0.2, 10.0)
 """The first and the longest wait before the next attempt to connect, in seconds."""
 _PAUSES = (0.05, 5.0)
 """The first and the longest pause before a message is returned, in seconds: it comes again at once."""
+_UNREAD = 3
+"""After so many connections in a row that a message broke before any arrived, it is no accident."""
 _LOST = (aio_pika.exceptions.AMQPError, aio_pika.exceptions.ChannelInvalidStateError, OSError)
 
 Service = Callable[[Message], Awaitable[object]]
@@ -99,8 +103,7 @@ class Receiver:
         on_error: OnError = "in_doubt",
         **settings: Any,
     ) -> None:
-        if prefetch < 1:
-            raise dh.ConfigError(f"[DH-CONFIG] prefetch is {prefetch}; allowed is 1 or more")
+        _checks.count("prefetch", prefetch)
         _services.is_async(service)  # a plain function may answer an awaitable
         self.consumer = Consumer(history, trigger, **settings)
         self.queue = queue
@@ -117,7 +120,9 @@ class Receiver:
         self._ended = asyncio.Event()
         self._resuming = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._arrivals = 0
         self._is_lost = False
+        self._why_lost: BaseException | None = None
         self._settling: set[asyncio.Future[None]] = set()
         self._in_work: dict[str, asyncio.Future[None]] = {}
         self._failure: BaseException | None = None
@@ -150,28 +155,44 @@ class Receiver:
             raise self._failure
 
     async def _receive(self) -> None:
-        wait = _BACKOFF[0]
+        wait, unread = _BACKOFF[0], 0
         while not self.is_stopping:
+            arrivals, begun, self._why_lost = self._arrivals, time.monotonic(), None
             try:
                 connection = await aio_pika.connect(self._url)
                 async with connection:
-                    wait = _BACKOFF[0]
                     await self._receive_from(connection)
             except _LOST as error:
                 if self.connections == 0:
                     raise  # what fails the first time is a mistake, rather than an outage
-                _log("queue %r: %s: %s; the next attempt in %.1f s", self.queue, type(error).__name__, error, wait)
+                self._why_lost = error
+            if self._arrivals > arrivals or time.monotonic() > begun + _BACKOFF[1]:
+                wait, unread = _BACKOFF[0], 0
+            elif isinstance(self._why_lost, aio_pika.exceptions.InvalidFrameError):
+                unread += 1
+                if unread == _UNREAD:
+                    raise self._unreadable(self._why_lost) from self._why_lost
+            if not self.is_stopping:
+                why = "the connection is lost" if self._why_lost is None else _short(self._why_lost)
+                _log("queue %r: %s; the next attempt in %.1f s", self.queue, why, wait)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._unended().wait(), wait)
                 wait = min(wait * 2, _BACKOFF[1])
+
+    def _unreadable(self, error: BaseException) -> dh.StateError:
+        return dh.StateError(
+            f"[DH-STATE] queue {self.queue!r}: aio-pika cannot read the next message, and loses the connection "
+            f"({error}): a property is not UTF-8, say. dochistory.rabbitmq reads such a message: run its Receiver "
+            "once with the same history, or take the message out of the queue"
+        )
 
     async def _receive_from(self, connection: Any) -> None:
         channel = await connection.channel()
         await channel.set_qos(self._prefetch)
         queue = await channel.get_queue(self.queue)
         ended, self._is_lost = self._unended(), False
-        connection.close_callbacks.add(lambda *_: self._lose(), weak=False)
-        channel.close_callbacks.add(lambda *_: self._lose(), weak=False)
+        for closing in (connection, channel):
+            closing.close_callbacks.add(lambda _, why=None: self._lose(why), weak=False)
         # The queue was deleted, or its node went.
         (await channel.get_underlay_channel()).on_consumer_cancel_callbacks.add(lambda *_: ended.set())
         tag = await queue.consume(self._arrives)
@@ -182,9 +203,10 @@ class Receiver:
         # Also those of a lost connection: what they began must end before it comes again.
         await asyncio.gather(*self._tasks)
 
-    def _lose(self) -> None:
+    def _lose(self, why: BaseException | None = None) -> None:
         """The connection is gone, and what was to be sent there is never sent."""
         self._is_lost = True
+        self._why_lost = self._why_lost or why
         for settling in self._settling:
             settling.cancel()
         self._ended.set()
@@ -197,6 +219,7 @@ class Receiver:
         return self._ended
 
     async def _arrives(self, incoming: Any) -> None:
+        self._arrivals += 1
         task = asyncio.create_task(self._handle(incoming))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -206,7 +229,7 @@ class Receiver:
             found, damage = self._ids.of(incoming)
             self._none_named.check([found], damage)
             self._none_named.add([found])
-            count = _amqp.redeliveries(bool(incoming.redelivered), incoming.headers)
+            count = single.rabbitmq(bool(incoming.redelivered), incoming.headers)
             message = Message(found, incoming.body, count, incoming, incoming.delivery_tag, damage)
             async with self._alone(found):
                 settlement = await self._process(message)
@@ -262,10 +285,9 @@ class Receiver:
 
     async def _begin(self, message: Message) -> Settlement:
         count = message.redelivery_count
-        # JMS counts from 1.
-        counted: dict[str, Any] = (
-            {"delivery_count": count + 1} if self.consumer.trigger.kind == "jms" else {"redelivery_count": count}
-        )
+        counted: dict[str, Any] = {"redelivery_count": count}
+        if self.consumer.trigger.kind == "jms":
+            counted = {"delivery_count": single.delivery_count(count)}
         one = self.consumer.one(message.id, payload=message.body, **counted)
         settlement = Settlement.ACKNOWLEDGE
         try:
@@ -337,7 +359,7 @@ def _signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Itera
             loop.remove_signal_handler(number)
 
 
-def _short(error: Exception) -> str:
+def _short(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 

@@ -18,6 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import confluent_kafka
@@ -98,7 +99,8 @@ class Receiver(Adapter):
         dead_letter_topic: where dead letters go; `on_error=Retry(…)` needs one, unless its `then`
             says otherwise.
         on_error: what becomes of a record whose service raises.
-        claim_ahead: claim as many records as are likely to be processed within this many seconds.
+        claim_ahead: claim as many records as are likely to be processed in this time, in seconds or
+            as a duration ("1 s").
         revoke_timeout: how long a rebalance waits for the present record, in seconds.
         **settings: further settings of `Consumer`; for a bucket `storage_options`, `cache`.
 
@@ -118,7 +120,7 @@ class Receiver(Adapter):
         most: int = 5_000,
         dead_letter_topic: str | None = None,
         on_error: OnError = "in_doubt",
-        claim_ahead: float = 0.05,
+        claim_ahead: float | str | timedelta = 0.05,
         revoke_timeout: float = 30.0,
         **settings: Any,
     ) -> None:

@@ -17,6 +17,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import confluent_kafka
@@ -26,6 +27,7 @@ from dochistory import _durations
 from dochistory._adapter import Adapter, check_dead_letters
 from dochistory._dead_letter_topic import DeadLetterTopic
 from dochistory._message_ids import Ids
+from dochistory.brokers import single
 from dochistory.kafka import position
 from dochistory.once import OnError
 from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement
@@ -64,7 +66,8 @@ class Receiver(Adapter):
         dead_letter_topic: where dead letters go. A `jms` trigger, `max_redelivery_count` and
             `on_error=Retry(…)` need one, unless the policy's `then` says otherwise.
         on_error: what becomes of a record whose service raises.
-        claim_ahead: claim as many records as are likely to be processed within this many seconds.
+        claim_ahead: claim as many records as are likely to be processed in this time, in seconds or
+            as a duration ("1 s").
         **settings: further settings of `Consumer`.
 
     Raises:
@@ -85,7 +88,7 @@ class Receiver(Adapter):
         lock: str | float = "30 s",
         dead_letter_topic: str | None = None,
         on_error: OnError = "in_doubt",
-        claim_ahead: float = 0.05,
+        claim_ahead: float | str | timedelta = 0.05,
         **settings: Any,
     ) -> None:
         if not hasattr(confluent_kafka, "ShareConsumer"):
@@ -128,7 +131,8 @@ class Receiver(Adapter):
             found, damage = self._ids.of(record)
             # The broker has locked it later than that.
             until = started + self._lock_lasts
-            arrived.append(Message(found, record.value() or b"", _redeliveries(record), record, until, damage))
+            count = single.kafka_share_group(record.delivery_count())
+            arrived.append(Message(found, record.value() or b"", count, record, until, damage))
         self._held = len(arrived)
         if arrived:
             self._worker.put(arrived)
@@ -193,12 +197,6 @@ class Receiver(Adapter):
             _log("%s: not acknowledged, so their records come again: %s", self.topics, error)
         client.close()
         self._client = None
-
-
-def _redeliveries(record: Any) -> int:
-    """As `brokers.kafka_share_group`."""
-    count = record.delivery_count()
-    return count - 1 if count else -1
 
 
 def _log(text: str, *values: object) -> None:

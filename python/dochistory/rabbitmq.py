@@ -18,15 +18,17 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pika
 import pika.exceptions
 
 import dochistory as dh
-from dochistory import _amqp
+from dochistory import _checks
 from dochistory._adapter import Adapter
 from dochistory._message_ids import Ids
+from dochistory.brokers import single
 from dochistory.once import OnError
 from dochistory.receiving import Message, Service, Settled, Settlement
 
@@ -66,7 +68,8 @@ class Receiver(Adapter):
         on_error: what becomes of a message whose service raises: `in_doubt`, `release` or
             `dochistory.once.Retry`; a dead letter is rejected, so the queue needs a dead-letter
             exchange.
-        claim_ahead: claim as many messages as are likely to be processed within this many seconds.
+        claim_ahead: claim as many messages as are likely to be processed in this time, in seconds or
+            as a duration ("1 s").
         **settings: further settings of `Consumer`: `suspension`, `audit`, `sinks`, …; for a bucket
             `storage_options`, `cache`.
 
@@ -85,9 +88,10 @@ class Receiver(Adapter):
         prefetch: int = 500,
         id: Callable[[Delivered], object] = message_id,  # noqa: A002 - what everybody calls it
         on_error: OnError = "in_doubt",
-        claim_ahead: float = 0.05,
+        claim_ahead: float | str | timedelta = 0.05,
         **settings: Any,
     ) -> None:
+        _checks.count("prefetch", prefetch)
         super().__init__(
             history,
             trigger,
@@ -135,7 +139,7 @@ class Receiver(Adapter):
 
     def _arrives(self, _channel: Any, method: Any, properties: Any, body: bytes) -> None:
         found, damage = self._ids.of((method, properties, body))
-        count = _amqp.redeliveries(method.redelivered, properties.headers)
+        count = single.rabbitmq(method.redelivered, properties.headers)
         tag = (self._epoch, method.delivery_tag)
         self._unsettled.append(method.delivery_tag)
         self._arrived.append(Message(found, body, count, (method, properties), tag, damage))

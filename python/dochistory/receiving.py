@@ -15,14 +15,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
 from typing import Any
 
 import pyarrow as pa
 
 import dochistory as dh
-from dochistory import _services
+from dochistory import _checks, _durations, _services
 from dochistory._message_ids import NoneNamed
+from dochistory.brokers import single
 from dochistory.consumer import Consumer
 from dochistory.once import OnError, Retry, on_error_of
 
@@ -104,7 +106,8 @@ class Worker:
         settle: called with deliveries to settle, by any thread; it must not block.
         is_current: whether a delivery can still be settled; others have been delivered again.
         on_error: what becomes of a message whose service raises.
-        claim_ahead: claim as many messages as are likely to be processed within this many seconds.
+        claim_ahead: claim as many messages as are likely to be processed in this time, in seconds or
+            as a duration ("1 s").
         most: the maximum number of messages that are claimed together.
         in_order: run nothing that came later before a message that comes again.
         none_named: notices that no message has an id; by the consumer's trigger, if absent.
@@ -122,13 +125,15 @@ class Worker:
         *,
         is_current: Callable[[Message], bool] = lambda _: True,
         on_error: OnError = "in_doubt",
-        claim_ahead: float = 0.05,
+        claim_ahead: float | str | timedelta = 0.05,
         most: int = 500,
         in_order: bool = False,
         none_named: NoneNamed | None = None,
     ) -> None:
-        if claim_ahead <= 0 or most < 1:
-            raise dh.ConfigError("[DH-CONFIG] claim_ahead must be above 0, and the number of messages at least 1")
+        ahead = _durations.seconds("claim_ahead", claim_ahead)
+        if ahead <= 0:
+            raise dh.ConfigError(f"[DH-CONFIG] claim_ahead is {claim_ahead!r}; allowed is a duration above 0")
+        _checks.count("most", most)
         self.consumer = consumer
         self.failure: BaseException | None = None
         """Why it ended, if it did not by `stop`."""
@@ -138,7 +143,7 @@ class Worker:
         self._settle = settle
         self._is_current = is_current
         self._on_error = on_error_of(on_error)
-        self._claim_ahead = claim_ahead
+        self._claim_ahead = ahead
         self._most = most
         self._in_order = in_order
         self._none_named = none_named or NoneNamed(consumer.trigger)
@@ -416,8 +421,8 @@ class _Ender:
 def table_of(batch: Sequence[Message], kind: str) -> pa.Table:
     """Messages as a batch of documents."""
     counts = [message.redelivery_count for message in batch]
-    if kind == "jms":  # which counts from 1
-        counts = [count + 1 if count >= 0 else -1 for count in counts]
+    if kind == "jms":
+        counts = [single.delivery_count(count) for count in counts]
     return pa.table(
         {
             "uuid": pa.array([message.id for message in batch], pa.string()),

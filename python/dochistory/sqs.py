@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import boto3
@@ -21,8 +22,10 @@ import botocore.config
 import botocore.exceptions
 
 import dochistory as dh
+from dochistory import _durations
 from dochistory._adapter import Adapter
 from dochistory._message_ids import Ids
+from dochistory.brokers import single
 from dochistory.once import OnError
 from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement
 
@@ -31,10 +34,24 @@ __all__ = ["Message", "Receiver", "attribute", "deduplication_id"]
 _MOST = 10
 """The maximum number of messages of one call, by SQS."""
 
+_LONGEST = 43_200
+"""The maximum visibility in seconds, by SQS."""
+
+_AGAIN = 5.0
+"""After how many seconds a dead letter is sent again that its queue did not take."""
+
 _PATIENCE = botocore.config.Config(connect_timeout=5, read_timeout=5, retries={"total_max_attempts": 1})
 """A receive waits for a second, and the receiver tries again by itself: boto3 waits for minutes, even at the end."""
 
 _ERRORS = (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError)
+_MISTAKES = (
+    botocore.exceptions.ParamValidationError,
+    botocore.exceptions.NoCredentialsError,
+    botocore.exceptions.NoRegionError,
+    botocore.exceptions.EndpointConnectionError,
+)
+_BUSY = (408, 429)
+"""Statuses of a refusal that ends by itself."""
 
 Received = Mapping[str, Any]
 """A message as boto3 returns it."""
@@ -81,13 +98,14 @@ class Receiver(Adapter):
             `deduplication_id`, or your own. There is no default: a resend gets a new `MessageId`.
         client: a client of boto3 for SQS; if absent, `boto3.client("sqs")` that waits 5 s for an
             answer.
-        visibility: how long a message stays invisible to others, in seconds; it is prolonged as
-            long as the message is held here.
+        visibility: how long a message stays invisible to others, in seconds or as a duration ("5
+            minutes"); up to 12 hours. It is prolonged as long as the message is held here.
         most: the maximum number of messages that are held.
-        dead_letter_queue: the URL of the queue for dead letters. Without it they become visible
-            again, and the queue's own redrive policy moves them.
+        dead_letter_queue: the URL of the queue for dead letters, standard or FIFO. Without it they
+            become visible again, and the queue's own redrive policy moves them.
         on_error: what becomes of a message whose service raises.
-        claim_ahead: claim as many messages as are likely to be processed within this many seconds.
+        claim_ahead: claim as many messages as are likely to be processed in this time, in seconds or
+            as a duration ("1 s").
         **settings: further settings of `Consumer`; for a bucket `storage_options`, `cache`.
 
     Raises:
@@ -103,27 +121,32 @@ class Receiver(Adapter):
         *,
         id: Callable[[Received], object],  # noqa: A002 - what everybody calls it
         client: Any = None,
-        visibility: int = 60,
+        visibility: float | str | timedelta = 60,
         most: int = 100,
         dead_letter_queue: str | None = None,
         on_error: OnError = "in_doubt",
-        claim_ahead: float = 0.05,
+        claim_ahead: float | str | timedelta = 0.05,
         **settings: Any,
     ) -> None:
-        if visibility < 1:
-            raise dh.ConfigError(f"[DH-CONFIG] visibility is {visibility}; allowed is 1 or more seconds")
+        invisible = _durations.seconds("visibility", visibility, least=1)
+        if invisible != int(invisible) or invisible > _LONGEST:
+            raise dh.ConfigError(
+                f"[DH-CONFIG] visibility is {visibility!r}; allowed are whole seconds from 1 to {_LONGEST}"
+            )
         super().__init__(
             history, trigger, service, on_error=on_error, claim_ahead=claim_ahead, most=most, settings=settings
         )
         self.queue = queue
         self._ids = Ids(id, lambda received: str(received.get("MessageId")))
         self._client = boto3.client("sqs", config=_PATIENCE) if client is None else client
-        self._visibility = visibility
+        self._visibility = int(invisible)
         self._most = most
         self._dead_letters = dead_letter_queue
         self._lock = threading.Lock()
         self._held: dict[str, float] = {}  # receipt handle -> until when it is invisible
         self._to_settle: list[tuple[Message, Settlement]] = []
+        self._unsent: list[Message] = []  # dead letters that their queue did not take
+        self._send_again_at = 0.0
         self._threads: list[threading.Thread] = []
         self._is_over = threading.Event()
 
@@ -132,17 +155,24 @@ class Receiver(Adapter):
         keeper = threading.Thread(target=self._keep, name="dochistory-sqs", daemon=True)
         keeper.start()
         self._threads.append(keeper)
+        try:
+            self._receive_some()
+        except _ERRORS as error:
+            if _is_mistake(error):
+                raise
+            logging.getLogger(LOGGER).warning("%s: %s", self.queue, error)
         while not self.is_stopping:
-            if len(self._held) + _MOST > self._most:
-                self._worker.stopping.wait(0.02)
-                continue
             self._reconnecting(self._receive_some, _ERRORS, self.queue)
 
     def _receive_some(self) -> None:
+        room = min(_MOST, self._most - len(self._held))
+        if room < 1:
+            self._worker.stopping.wait(0.02)
+            return
         start = time.monotonic()
         answer = self._client.receive_message(
             QueueUrl=self.queue,
-            MaxNumberOfMessages=_MOST,
+            MaxNumberOfMessages=room,
             WaitTimeSeconds=1,
             VisibilityTimeout=self._visibility,
             AttributeNames=["All"],
@@ -151,7 +181,7 @@ class Receiver(Adapter):
         arrived = []
         for received in answer.get("Messages", ()):
             found, damage = self._ids.of(received)
-            count = int(received.get("Attributes", {}).get("ApproximateReceiveCount", 0)) - 1
+            count = single.sqs(received.get("Attributes", {}).get("ApproximateReceiveCount"))
             body, handle = received.get("Body", "").encode(), received["ReceiptHandle"]
             arrived.append(Message(found, body, count, received, handle, damage))
             with self._lock:
@@ -200,8 +230,11 @@ class Receiver(Adapter):
             settled, self._to_settle = self._to_settle, []
         deleted = [message.tag for message, how in settled if how is Settlement.ACKNOWLEDGE]
         returned = [message.tag for message, how in settled if how is Settlement.RETURN]
-        for message in (message for message, how in settled if how is Settlement.DEAD_LETTER):
-            (deleted if self._send_dead_letter(message) else returned).append(message.tag)
+        letters = [message for message, how in settled if how is Settlement.DEAD_LETTER]
+        if self._dead_letters is None:
+            returned += [message.tag for message in letters]
+        else:
+            deleted += self._send_dead_letters(self._dead_letters, letters)
         for some in _tens(deleted):
             self._delete(some)
         for some in _tens(returned):
@@ -217,22 +250,25 @@ class Receiver(Adapter):
         except _ERRORS as error:  # they come again, and are duplicates
             logging.getLogger(LOGGER).warning("%s: %s", self.queue, error)
 
-    def _send_dead_letter(self, message: Message) -> bool:
-        if self._dead_letters is None:
-            return False
-        attributes = message.raw.get("MessageAttributes", {})
-        given = {
-            name: {key: value for key, value in one.items() if key in ("DataType", "StringValue", "BinaryValue")}
-            for name, one in attributes.items()
-        }
-        try:
-            self._client.send_message(
-                QueueUrl=self._dead_letters, MessageBody=message.raw["Body"], MessageAttributes=given
-            )
-        except _ERRORS as error:
-            logging.getLogger(LOGGER).warning("%s: %s", self._dead_letters, error)
-            return False
-        return True
+    def _send_dead_letters(self, queue: str, letters: Sequence[Message]) -> list[str]:
+        """Send these, and those that were not taken before if it is time; answers what may be deleted.
+
+        A letter that is not taken stays here, invisible: returned, it would only run again.
+        """
+        if time.monotonic() >= self._send_again_at:
+            letters, self._unsent = [*self._unsent, *letters], []
+        sent = []
+        for message in letters:
+            try:
+                self._client.send_message(QueueUrl=queue, **_letter(message, queue))
+            except _ERRORS as error:
+                log = logging.getLogger(LOGGER)
+                log.warning("%s: a dead letter is not taken, and sent again in %.0f s: %s", queue, _AGAIN, error)
+                self._unsent.append(message)
+                self._send_again_at = time.monotonic() + _AGAIN
+            else:
+                sent.append(message.tag)
+        return sent
 
     def _is_current(self, message: Message) -> bool:
         return self._held.get(message.tag, 0.0) > time.monotonic()
@@ -244,8 +280,35 @@ class Receiver(Adapter):
         self._is_over.set()
         for thread in self._threads:
             thread.join()
-        self._settle([(message, Settlement.RETURN) for message in left])
         self._flush()
+        self._settle([(message, Settlement.RETURN) for message in [*left, *self._unsent]])
+        self._flush()
+
+
+def _is_mistake(error: Exception) -> bool:
+    """Whether it would only fail again: no such queue, no right to read it, no endpoint."""
+    if isinstance(error, botocore.exceptions.ClientError):
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        is_throttled = "Throttl" in error.response.get("Error", {}).get("Code", "")
+        return 400 <= status < 500 and status not in _BUSY and not is_throttled
+    return isinstance(error, _MISTAKES)
+
+
+def _letter(message: Message, queue: str) -> dict[str, Any]:
+    """A message as its dead letter is sent: a FIFO queue wants a group and an id, others keep none."""
+    given = {
+        name: {key: value for key, value in one.items() if key in ("DataType", "StringValue", "BinaryValue")}
+        for name, one in message.raw.get("MessageAttributes", {}).items()
+    }
+    letter: dict[str, Any] = {"MessageBody": message.raw["Body"], "MessageAttributes": given}
+    own = message.raw.get("Attributes", {})
+    deduplication = own.get("MessageDeduplicationId")
+    if queue.endswith(".fifo"):
+        letter["MessageGroupId"] = own.get("MessageGroupId", "dead-letters")
+        letter["MessageDeduplicationId"] = deduplication or message.raw["MessageId"]
+    elif deduplication is not None and len(given) < _MOST:  # of attributes SQS allows as many
+        given["MessageDeduplicationId"] = {"DataType": "String", "StringValue": deduplication}
+    return letter
 
 
 def _tens(handles: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -20,14 +20,17 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import stomp
 import stomp.exception
 
 import dochistory as dh
+from dochistory import _checks
 from dochistory._adapter import Adapter, check_dead_letters
 from dochistory._message_ids import Ids
+from dochistory.brokers import single
 from dochistory.once import OnError
 from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement
 
@@ -93,7 +96,8 @@ class Receiver(Adapter):
             broker's.
         configure: called with each new connection of stomp.py before it connects: for `set_ssl`.
         on_error: what becomes of a message whose service raises.
-        claim_ahead: claim as many messages as are likely to be processed within this many seconds.
+        claim_ahead: claim as many messages as are likely to be processed in this time, in seconds or
+            as a duration ("1 s").
         **settings: further settings of `Consumer`; for a bucket `storage_options`, `cache`.
 
     Raises:
@@ -117,10 +121,11 @@ class Receiver(Adapter):
         heartbeats: tuple[int, int] = (10_000, 10_000),
         configure: Callable[[Any], object] = lambda _: None,
         on_error: OnError = "in_doubt",
-        claim_ahead: float = 0.05,
+        claim_ahead: float | str | timedelta = 0.05,
         **settings: Any,
     ) -> None:
         check_dead_letters(dead_letter_destination, "dead_letter_destination", on_error, trigger)
+        _checks.count("prefetch", prefetch)
         super().__init__(
             history, trigger, service, on_error=on_error, claim_ahead=claim_ahead, most=prefetch, settings=settings
         )
@@ -184,7 +189,7 @@ class Receiver(Adapter):
     def _message_of(self, link: "_Link", frame: Frame) -> Message:
         found, damage = self._ids.of(frame)
         tag = (link, frame.headers["ack"])
-        return Message(found, frame.body, _redeliveries(frame.headers), frame, tag, damage)
+        return Message(found, frame.body, single.stomp(frame.headers), frame, tag, damage)
 
     def _settle(self, settled: Settled) -> None:
         again = []
@@ -366,11 +371,3 @@ class _Link(stomp.ConnectionListener):  # type: ignore[misc]
         with self._condition:
             self._failure = self._failure or why
             self._condition.notify_all()
-
-
-def _redeliveries(headers: Mapping[str, str]) -> int:
-    """As `brokers.stomp`: the larger of what the broker says."""
-    said = headers.get("JMSXDeliveryCount", "")
-    count = int(said) - 1 if said.isdecimal() and int(said) > 0 else -1
-    flag = {"true": 1, "false": 0}.get(headers.get("redelivered", ""), -1)
-    return max(count, flag)

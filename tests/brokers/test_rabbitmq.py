@@ -309,9 +309,43 @@ def test_network_that_is_cut_runs_nothing_twice(broker: RabbitMQ, queue: str, re
     assert sorted(map(str, ran)) == sorted(ids_of(published))
 
 
-def test_receiver_that_holds_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(dh.ConfigError, match="prefetch is 0"):
-        InLoop(tmp_path / "h", trigger(), "q", print, prefetch=0)
+@pytest.mark.parametrize("prefetch", [0, 1.5, "5", True])
+@pytest.mark.parametrize("kind", [rabbitmq.Receiver, InLoop])
+def test_receiver_that_holds_nothing_is_refused(tmp_path: Path, kind: Any, prefetch: Any) -> None:
+    with pytest.raises(dh.ConfigError, match=f"prefetch is {prefetch!r}; allowed is a whole number from 1 on"):
+        kind(tmp_path / "h", trigger(), "q", print, prefetch=prefetch)
+
+
+@pytest.mark.slow
+def test_count_of_any_size_stops_no_receiver(broker: RabbitMQ, receiving: Receiving) -> None:
+    queue = f"queue-{secrets.token_hex(4)}"
+    declare(broker, queue, "classic")  # where the header is the producer's
+    with channel(broker) as one:
+        for key, headers in (("a", {"x-delivery-count": 2**63 - 1}), ("b", {})):
+            one.basic_publish("", queue, b"x", pika.BasicProperties(message_id=key, headers=headers))
+    ran: list[tuple[str | None, int]] = []
+    of = dh.Trigger.jms("orders", max_delivery_count=2**40, history_time_to_live="1 day")
+    with receiving(queue, lambda message: ran.append((message.id, message.redelivery_count)), of):
+        eventually(lambda: len(ran) == 2, "both are processed")
+    assert sorted(ran, key=str) == [("a", 2**31 - 1), ("b", 0)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("field", ["message_id", "correlation_id"])
+def test_message_that_aio_pika_cannot_read_ends_its_receiver(
+    tmp_path: Path, broker: RabbitMQ, queue: str, field: str
+) -> None:
+    with channel(broker) as one:
+        one.basic_publish("", queue, b"x", pika.BasicProperties(**{field: b"\xff"}))
+    given = (tmp_path / "orders.history", trigger("orders", without_ids="in_doubt"), queue, print)
+    reader = InLoop(*given, url=broker.url)
+    with pytest.raises(dh.StateError, match=r"aio-pika cannot read the next message, .* dochistory.rabbitmq reads"):
+        reader.run()
+    assert reader.connections == 3
+    with running(rabbitmq.Receiver(*given, url=broker.url)):  # as the error says
+        eventually(lambda: depth(broker, queue) == 0, "it is taken out of the queue")
+    with dh.open(tmp_path / "orders.history") as history:
+        assert history.audit.list().num_rows == 1
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import botocore.exceptions
 import pytest
 
 import dochistory as dh
@@ -131,6 +132,106 @@ def test_dead_letter_goes_to_its_queue(tmp_path: Path, endpoint: str) -> None:
         eventually(lambda: left(endpoint, url) == 0, "it is gone")
     (found,) = client(endpoint).receive_message(QueueUrl=dead, MessageAttributeNames=["All"])["Messages"]
     assert (found["Body"], sqs.attribute("id")(found)) == ("never", "a")
+
+
+@pytest.mark.parametrize("is_taken", [True, False], ids=["fifo", "standard"])
+def test_dead_letter_of_a_fifo_queue_keeps_its_id(tmp_path: Path, endpoint: str, is_taken: bool) -> None:
+    ends = ".fifo" if is_taken else ""
+    one = client(endpoint)
+    url = one.create_queue(QueueName="ordered.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    fifo: dict[str, Any] = {"Attributes": {"FifoQueue": "true"}} if is_taken else {}
+    dead = one.create_queue(QueueName=f"ordered-dead{ends}", **fifo)["QueueUrl"]
+    key = f"m-{is_taken}"
+    one.send_message(QueueUrl=url, MessageBody="never", MessageGroupId="g", MessageDeduplicationId=key)
+    ran: list[str | None] = []
+
+    def service(message: Message) -> None:
+        ran.append(message.id)
+        raise ValueError("no")
+
+    policy = Retry(2, backoff=0.01)
+    settings: dict[str, Any] = {"id": sqs.deduplication_id, "on_error": policy, "dead_letter_queue": dead}
+    with receiving(tmp_path, endpoint, url, service, **settings):
+        eventually(lambda: left(endpoint, url) == 0, "it is gone")
+    assert ran == [key, key]
+    asked = {"AttributeNames": ["All"], "MessageAttributeNames": ["All"]}
+    (found,) = one.receive_message(QueueUrl=dead, **asked)["Messages"]
+    kept = sqs.deduplication_id if is_taken else sqs.attribute("MessageDeduplicationId")
+    assert (found["Body"], kept(found)) == ("never", key)
+
+
+def test_dead_letter_that_is_not_taken_runs_no_more(
+    tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = queue(endpoint, "untaken")
+    publish(endpoint, url, [("a", b"never")])
+    ran: list[str | None] = []
+
+    def service(message: Message) -> None:
+        ran.append(message.id)
+        raise ValueError("no")
+
+    monkeypatch.setattr(sqs, "_AGAIN", 0.1)
+    place = f"{endpoint}/123456789012/later"
+    policy = Retry(2, backoff=0.01)
+    with receiving(tmp_path, endpoint, url, service, on_error=policy, dead_letter_queue=place):
+        eventually(lambda: len(ran) == 2, "it has failed")
+        time.sleep(0.5)
+        assert len(ran) == 2
+        assert left(endpoint, url) == 1
+        queue(endpoint, "later")
+        eventually(lambda: left(endpoint, place) == 1, "it is sent again")
+        eventually(lambda: left(endpoint, url) == 0, "and is gone here")
+    assert ran == ["a", "a"]
+
+
+def test_few_messages_may_be_held(tmp_path: Path, endpoint: str) -> None:
+    url = queue(endpoint, "few")
+    publish(endpoint, url, messages(25))
+    most_held = 0
+
+    def service(_: Message) -> None:
+        nonlocal most_held
+        names = ["ApproximateNumberOfMessagesNotVisible"]
+        held = client(endpoint).get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+        most_held = max(most_held, *map(int, held.values()))
+
+    with receiving(tmp_path, endpoint, url, service, most=3):
+        eventually(lambda: left(endpoint, url) == 0, "all are processed and deleted")
+    assert 1 <= most_held <= 3
+
+
+def test_mistake_of_the_first_call_is_raised(tmp_path: Path, endpoint: str) -> None:
+    place = f"{endpoint}/123456789012/ordres"
+    with (
+        pytest.raises(botocore.exceptions.ClientError, match="NonExistentQueue"),
+        receiving(tmp_path, endpoint, place, print) as one,
+    ):
+        eventually(lambda: one.is_stopping, "it ends")
+    nowhere = boto3.client("sqs", endpoint_url="http://127.0.0.1:9")
+    with (
+        pytest.raises(botocore.exceptions.EndpointConnectionError),
+        receiving(tmp_path, endpoint, place, print, client=nowhere) as one,
+    ):
+        eventually(lambda: one.is_stopping, "it ends")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("visibility", 0, "visibility is 0 s; the least is 1 s"),
+        ("visibility", 50_000, "visibility is 50000; allowed are whole seconds from 1 to 43200"),
+        ("visibility", 1.5, "visibility is 1.5; allowed are whole seconds"),
+        ("visibility", "soon", "visibility"),
+        ("most", "5", "most is '5'; allowed is a whole number from 1 on"),
+        ("claim_ahead", 0, "claim_ahead is 0; allowed is a duration above 0"),
+        ("claim_ahead", "soon", "claim_ahead"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(tmp_path: Path, name: str, given: Any, said: str) -> None:
+    with pytest.raises(dh.ConfigError) as raised:
+        sqs.Receiver(tmp_path / "h", trigger(), "q", print, id=sqs.attribute("id"), client=object(), **{name: given})
+    assert str(raised.value).startswith(f"[DH-CONFIG] {said}")
 
 
 @pytest.mark.slow

@@ -316,3 +316,20 @@ def test_kills_restarts_and_poison_run_nothing_twice(tmp_path: Path, broker: Art
     campaign.terminate(last)
     assert held(broker, "campaign") == []
     campaign.check(ids_of(published))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("header", "count"), [("9" * 23, -1), ("9" * 5_000, -1), ("9" * 18, 2**31 - 1)])
+def test_count_of_any_size_stops_no_receiver(tmp_path: Path, broker: Artemis, header: str, count: int) -> None:
+    queue = f"count-{len(header)}"
+    with client(broker) as one:
+        for order, headers in (("a", {"JMSXDeliveryCount": header}), ("b", {})):
+            one.connection.send(queue, b"x", headers={"order": order, "persistent": "true", **headers})
+    counts: dict[str | None, int] = {}
+
+    def service(message: Message) -> None:
+        counts[message.id] = message.redelivery_count
+
+    with receiving(tmp_path, broker, queue, service):
+        eventually(lambda: set(counts) == {"a", "b"}, "both are processed")
+    assert counts["a"] == max(count, 0)  # the flag says that it is the first delivery

@@ -165,7 +165,9 @@ macro_rules! words {
 
 fn word<'a>(name: &str, given: &'a Bound<'_, PyAny>, allowed: &str) -> PyResult<&'a str> {
     let wrong = || Failure::config(format!("{name} is {}; allowed is {allowed}", shown(given)));
-    given.cast::<PyString>().map_err(|_| wrong())?.to_str()
+    let text = given.cast::<PyString>().map_err(|_| wrong())?;
+    // A lone surrogate is no text.
+    text.to_str().map_err(|_| wrong().into())
 }
 
 /// The argument `stream` where there is no other choice.

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::answers;
+use crate::arguments;
 use crate::columns::Columns;
 use crate::errors::{Failure, Outcome};
 use crate::input::Input;
@@ -44,8 +45,8 @@ pub(crate) fn listed(keys: &Bound<'_, PyAny>) -> Outcome<ArrayRef> {
     for item in items {
         let item = item?;
         let text = item.extract().map_err(|_| {
-            let kind = item.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());
-            Failure::schema(format!("key {} is a {kind}; allowed is text or None", texts.len()))
+            let shown = arguments::shown(&item);
+            Failure::schema(format!("key {} is {shown}; allowed is text or None", texts.len()))
         })?;
         texts.push(text);
     }
