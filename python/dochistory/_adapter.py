@@ -28,8 +28,8 @@ class Adapter:
             copy in one batch is: a receiver runs one message after the other.
         service: called with each message that is NEW; what it raises is handled by `on_error`.
         on_error: what becomes of a message whose service raises; see `dochistory.once`.
-        claim_ahead: claim as many messages as are likely to be processed in this time, in seconds or
-            as a duration ("1 s"): a process that is killed leaves those in doubt.
+        claim_ahead: claim as many messages as are likely to be processed in this time, in seconds
+            or as a duration ("1 s"): a process that is killed leaves those in doubt.
         most: the maximum number of messages that are claimed together.
         settings: further settings of the `Consumer`.
         in_order: run nothing that came later before a message that comes again.

@@ -68,8 +68,8 @@ class Receiver(Adapter):
         on_error: what becomes of a message whose service raises: `in_doubt`, `release` or
             `dochistory.once.Retry`; a dead letter is rejected, so the queue needs a dead-letter
             exchange.
-        claim_ahead: claim as many messages as are likely to be processed in this time, in seconds or
-            as a duration ("1 s").
+        claim_ahead: claim as many messages as are likely to be processed in this time, in seconds
+            or as a duration ("1 s").
         **settings: further settings of `Consumer`: `suspension`, `audit`, `sinks`, …; for a bucket
             `storage_options`, `cache`.
 

@@ -106,8 +106,8 @@ class Worker:
         settle: called with deliveries to settle, by any thread; it must not block.
         is_current: whether a delivery can still be settled; others have been delivered again.
         on_error: what becomes of a message whose service raises.
-        claim_ahead: claim as many messages as are likely to be processed in this time, in seconds or
-            as a duration ("1 s").
+        claim_ahead: claim as many messages as are likely to be processed in this time, in seconds
+            or as a duration ("1 s").
         most: the maximum number of messages that are claimed together.
         in_order: run nothing that came later before a message that comes again.
         none_named: notices that no message has an id; by the consumer's trigger, if absent.

@@ -104,8 +104,8 @@ class Receiver(Adapter):
         dead_letter_queue: the URL of the queue for dead letters, standard or FIFO. Without it they
             become visible again, and the queue's own redrive policy moves them.
         on_error: what becomes of a message whose service raises.
-        claim_ahead: claim as many messages as are likely to be processed in this time, in seconds or
-            as a duration ("1 s").
+        claim_ahead: claim as many messages as are likely to be processed in this time, in seconds
+            or as a duration ("1 s").
         **settings: further settings of `Consumer`; for a bucket `storage_options`, `cache`.
 
     Raises:

@@ -96,8 +96,8 @@ class Receiver(Adapter):
             broker's.
         configure: called with each new connection of stomp.py before it connects: for `set_ssl`.
         on_error: what becomes of a message whose service raises.
-        claim_ahead: claim as many messages as are likely to be processed in this time, in seconds or
-            as a duration ("1 s").
+        claim_ahead: claim as many messages as are likely to be processed in this time, in seconds
+            or as a duration ("1 s").
         **settings: further settings of `Consumer`; for a bucket `storage_options`, `cache`.
 
     Raises:

@@ -1,6 +1,7 @@
 """The count of a single message, for receivers: as the functions of this package say it of columns.
 
-A header can be anybody's: whatever it holds, the answer is a count from -1 (unknown) to 2,147,483,647.
+A header can be anybody's: whatever it holds, the answer is a count from -1 (unknown) to
+2,147,483,647.
 """
 
 import re
