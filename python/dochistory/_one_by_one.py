@@ -66,8 +66,8 @@ class OneByOne:
         consumer._tallies().add(kind)
         if kind[0] != "NEW" and (error := self._record(document)) is not None:
             raise error
-        if was_suspended and document.action != "SUSPEND":
-            consumer.suspension.succeeded()
+        if was_suspended and document.action != "SUSPEND" and (error := self._resume([document])) is not None:
+            raise error
 
     def complete(self, document: Document) -> None:
         """The service of a document has ended."""
@@ -115,8 +115,20 @@ class OneByOne:
                 if request.subject.status != "NEW":
                     request.error = self._record(request.subject)
         if was_suspended and not any(document.action == "SUSPEND" for document in documents):
-            consumer.suspension.succeeded()
+            error = self._resume(documents)
+            for request in now:
+                request.error = request.error or error
         return later
+
+    def _resume(self, documents: Sequence[Document]) -> Exception | None:
+        """The trigger's documents can be decided again. If that cannot be written, nobody gets them."""
+        try:
+            self.consumer.suspension.succeeded()
+        except Exception as error:  # noqa: BLE001 - its caller raises it
+            for document in documents:
+                document.release()
+            return error
+        return None
 
     def _begin_one(self, document: Document) -> _Kind:
         consumer = self.consumer
@@ -187,8 +199,6 @@ class OneByOne:
         except dh.SuspendedError as error:
             return error
         except Exception as error:  # noqa: BLE001 - its caller raises it
-            if document.new:
-                self.release(document)
             return error
         return None
 

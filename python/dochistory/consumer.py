@@ -202,11 +202,11 @@ class Consumer:
         counts = claim.counts
         try:
             self._write_down(table, claim.verdicts, counts, columns)
+            if was_suspended or any(action == "SUSPEND" for _, action, _, _ in counts):
+                self.suspension.note(claim.verdicts)
         except BaseException:
             claim.release()  # nobody has seen it yet
             raise
-        if was_suspended or any(action == "SUSPEND" for _, action, _, _ in counts):
-            self.suspension.note(claim.verdicts)
         return claim
 
     def one(

@@ -25,47 +25,23 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 
 import dochistory as dh
-from dochistory import _checks, _columns, _durations, _files, _native
+from dochistory import _checks, _columns, _durations, _suspended
 from dochistory._durations import state_directory
 from dochistory._forks import PerProcess
 from dochistory._place import Place
+from dochistory._suspended import LOGGER, Cause, State, Status
 from dochistory.errors import SuspendedError
 
 __all__ = ["LOGGER", "Status", "SuspendedError", "Suspension", "state_directory", "suspended"]
 
-LOGGER = "dochistory.suspension"
-"""The name of the logger that is told of each suspension (WARNING) and resumption (INFO)."""
-
-Cause = Literal["history", "resolver", "person"]
-
 _SLICE = 0.5
-
-
-@dataclass(frozen=True)
-class Status:
-    """A suspended trigger."""
-
-    history: str
-    """The directory of the history, or its URL."""
-    trigger: str
-    """The trigger's name."""
-    cause: Cause
-    """`history` (it cannot be reached), `resolver` (it failed for the moment), or `person` (suspended by hand)."""
-    reason: str
-    """What was said."""
-    since: dt.datetime
-    """When it was suspended."""
-    polls: int
-    """How often it was tried again since, in vain."""
-    next_poll: dt.datetime | None
-    """When it is tried again; None if a person has to resume it."""
 
 
 class Suspension:
@@ -78,7 +54,8 @@ class Suspension:
         backoff: the factor by which the wait grows with each failed poll; 1 for no growth.
         longest: the longest wait.
         state: the directory for the state; that of the machine, if absent.
-        on_change: called with the new status (None: resumed) whenever it changes here.
+        on_change: called with the new status (None: resumed) whenever it changes here. What it
+            raises is logged.
         now: the clock; the system's, if absent.
         storage_options: of a bucket, as in `open`: polls read the history.
         cache: of a bucket, as in `open`.
@@ -110,12 +87,10 @@ class Suspension:
         self._poll_every = _durations.seconds("poll_every", poll_every)
         self._longest = max(_durations.seconds("longest", longest), self._poll_every)
         self._backoff = backoff
-        self._file = _file(_durations.state_at(state), self._at.name, trigger.name)
-        self._place = str(self._file)
+        self._state = State(_file(_durations.state_at(state), self._at.name, trigger.name))
         self._on_change = on_change
         self._now = now
         self._locks = PerProcess(threading.RLock)
-        self._memory: Status | None = None  # where the file cannot be written
 
     def __repr__(self) -> str:
         return f"<Suspension of trigger {self._trigger.name!r} with {self._at.name!r}>"
@@ -132,12 +107,7 @@ class Suspension:
         Raises:
             CorruptError: [DH-CORRUPT] the file of the state is damaged.
         """
-        if not _native._is_there(self._place):  # noqa: SLF001 - asked for each document
-            return self._memory
-        try:
-            return _read(self._file) or self._memory
-        except dh.StorageError:
-            return self._memory
+        return self._state.read()
 
     def check(self) -> None:
         """Returns if documents may be begun now; polls if that is due.
@@ -154,10 +124,11 @@ class Suspension:
                 raise _error(status)
             if status.cause == "resolver":
                 return  # only a batch can tell whether it answers again
-            if (reason := self._unreachable()) is None:
-                self.resume()
-                return
-            raise _error(self._again(status, reason))
+            reason = self._unreachable()
+            # That took its time: a person may have suspended or resumed the trigger meanwhile, and that stands.
+            now = self._change(status, None) if reason is None else self._again(status, reason)
+            if now is not None:
+                raise _error(now)
 
     def note(self, verdicts: Any) -> Status | None:
         """Note the verdicts of a batch: rows whose action is SUSPEND suspend the trigger; no verdict resumes it.
@@ -193,10 +164,9 @@ class Suspension:
 
     def succeeded(self) -> None:
         """Resume the trigger, because a batch was decided. A suspension by hand is only resumed by hand."""
-        with self._locks():
-            status = self.status
-            if status is not None and status.cause != "person":
-                self.resume()
+        status = self.status
+        if status is not None and status.cause != "person":
+            self._change(status, None)
 
     def suspend(self, reason: str = "suspended by hand") -> Status:
         """Suspend the trigger by hand, until somebody calls `resume`.
@@ -207,7 +177,10 @@ class Suspension:
         Returns:
             Status: the suspension.
         """
-        return self._set(Status(self._at.name, self._trigger.name, "person", reason, self._now(), 0, None))
+        by_hand = Status(self._at.name, self._trigger.name, "person", reason, self._now(), 0, None)
+        while self._change(self.status, by_hand) != by_hand:
+            pass  # others changed it between the two looks
+        return by_hand
 
     def resume(self) -> None:
         """Resume the trigger, whatever the reason of the suspension; if it is not suspended, nothing changes.
@@ -215,17 +188,8 @@ class Suspension:
         Raises:
             StorageError: [DH-IO] the file of the state cannot be removed.
         """
-        with self._locks():
-            status = self.status
-            self._memory = None
-            with _files.storage(self._file):
-                self._file.unlink(missing_ok=True)
-            if status is None:
-                return
-            log = logging.getLogger(LOGGER)
-            log.info("%s: resumed after %s", self._trigger.name, self._now() - status.since)
-            if self._on_change is not None:
-                self._on_change(None)
+        while self._change(self.status, None) is not None:
+            pass  # as above
 
     def wait(self, timeout: str | dt.timedelta | float | None = None, *, stop: threading.Event | None = None) -> bool:
         """Wait until documents may be begun, polling. A resumption by hand is noticed within half a second.
@@ -253,35 +217,44 @@ class Suspension:
                 return True
 
     def _fail(self, cause: Cause, reason: str) -> Status:
-        with self._locks():
+        while True:
             status = self.status
             if status is None:
                 first = self._now() + dt.timedelta(seconds=self._poll_every)
-                found = Status(self._at.name, self._trigger.name, cause, reason, self._now(), 0, first)
-                return self._set(found)
-            if status.next_poll is None or self._now() < status.next_poll:
+                found = self._change(
+                    None, Status(self._at.name, self._trigger.name, cause, reason, self._now(), 0, first)
+                )
+            elif status.next_poll is None or self._now() < status.next_poll:
                 return status  # a batch that was begun before
-            return self._again(Status(**{**asdict(status), "cause": cause}), reason)
+            else:
+                found = self._again(status, reason, cause)
+            if found is not None:
+                return found
 
-    def _again(self, status: Status, reason: str) -> Status:
+    def _again(self, status: Status, reason: str, cause: Cause | None = None) -> Status | None:
         """The same suspension after one more failed poll."""
         polls = status.polls + 1
         wait = min(self._poll_every * self._backoff ** min(polls, 64), self._longest)
         due = self._now() + dt.timedelta(seconds=wait)
-        return self._set(Status(**{**asdict(status), "polls": polls, "reason": reason, "next_poll": due}))
+        again = replace(status, cause=cause or status.cause, polls=polls, reason=reason, next_poll=due)
+        return self._change(status, again)
 
-    def _set(self, status: Status) -> Status:
-        self._memory = status
+    def _change(self, seen: Status | None, new: Status | None) -> Status | None:
+        """As `State.swap`; a change is told. Answers the status from now on."""
+        found, is_changed = self._state.swap(seen, new)
+        if not is_changed:
+            return found
         log = logging.getLogger(LOGGER)
-        try:
-            _write(self._file, status)
-            self._memory = None
-        except dh.StorageError as error:
-            log.warning("%s: the suspension does not survive a restart: %s", status.trigger, error)
-        log.warning("%s", _sentence(status), extra={"dochistory": asdict(status)})
+        if new is not None:
+            log.warning("%s", _sentence(new), extra={"dochistory": asdict(new)})
+        elif seen is not None:
+            log.info("%s: resumed after %s", self._trigger.name, self._now() - seen.since)
         if self._on_change is not None:
-            self._on_change(status)
-        return status
+            try:
+                self._on_change(new)
+            except Exception:  # what was begun must not fail because somebody was to be told
+                log.exception("%s: on_change failed", self._trigger.name)
+        return new
 
     def _unreachable(self) -> str | None:
         """Why the history cannot be read; None if it can."""
@@ -316,7 +289,7 @@ def suspended(
     Returns:
         list of Status: each suspension.
     """
-    found = [_read(path) for path in _durations.state_at(state).glob("suspended-*.json")]
+    found = [_suspended.read(path) for path in _durations.state_at(state).glob("suspended-*.json")]
     all_ = sorted((one for one in found if one is not None), key=lambda one: one.since)
     if history is None:
         return all_
@@ -326,26 +299,6 @@ def suspended(
 
 def _file(directory: Path, history: str, trigger: str) -> Path:
     return directory / f"suspended-{_durations.file_name(history, trigger)}.json"
-
-
-def _read(path: Path) -> Status | None:
-    found = _files.content_of(path)
-    if found is None:
-        return None
-    try:
-        due = found["next_poll"]
-        times = {
-            "since": dt.datetime.fromisoformat(found["since"]),
-            "next_poll": None if due is None else dt.datetime.fromisoformat(due),
-        }
-        return Status(**{**found, **times})
-    except (KeyError, TypeError, ValueError) as error:
-        raise dh.CorruptError(f"[DH-CORRUPT] {path}: not a suspension: {error}") from error
-
-
-def _write(path: Path, status: Status) -> None:
-    due = status.next_poll.isoformat() if status.next_poll else None
-    _files.replace(path, {**asdict(status), "since": status.since.isoformat(), "next_poll": due})
 
 
 def _sentence(status: Status) -> str:

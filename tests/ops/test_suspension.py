@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import logging
 import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -252,7 +253,7 @@ def test_a_damaged_state_is_an_error_and_no_resumption(history: dh.History, cloc
     one = suspension(history, clock)
     one.suspend()
     for content in ("", "{}", "[1]", '{"history": 3}', "\xff"):
-        next(state.glob("suspended-*")).write_text(content, encoding="latin-1")
+        next(state.glob("suspended-*.json")).write_text(content, encoding="latin-1")
         with pytest.raises(dh.CorruptError, match="DH-CORRUPT"):
             one.check()
 
@@ -373,3 +374,104 @@ def test_what_cannot_be_written_down_is_not_claimed(directory: Path, clock: Cloc
         with pytest.raises(OSError, match="No space"):
             one.begin(documents(["a", "b"]))
         assert status_of(one.history, ["b"]) == ["NEW"]
+
+
+@pytest.mark.parametrize("reachable", [True, False], ids=["back", "away"])
+def test_what_a_person_does_during_a_poll_stands(
+    history: dh.History, clock: Clock, monkeypatch: pytest.MonkeyPatch, reachable: bool
+) -> None:
+    one, person = suspension(history, clock), suspension(history, clock)
+    answer = None if reachable else "still away"
+
+    def suspends() -> str | None:
+        person.suspend("the shop is moving")
+        return answer
+
+    def resumes() -> str | None:
+        person.resume()
+        return answer
+
+    one.failed(OSError("away"))
+    clock.go(60)
+    monkeypatch.setattr(one, "_unreachable", suspends)
+    with pytest.raises(dh.SuspendedError, match="person: the shop is moving"):
+        one.check()
+    clock.go(10_000_000)
+    with pytest.raises(dh.SuspendedError, match="person: the shop is moving"):
+        one.check()
+    person.resume()
+    one.failed(OSError("away"))
+    clock.go(60)
+    monkeypatch.setattr(one, "_unreachable", resumes)
+    one.check()
+    assert one.status is None
+
+
+def test_many_threads_that_suspend_and_resume_leave_one_answer(history: dh.History, clock: Clock) -> None:
+    everyone = [suspension(history, clock) for _ in range(4)]
+    barrier = threading.Barrier(8)
+
+    def work(one: dh.Suspension, by_hand: bool) -> None:
+        barrier.wait()
+        for _ in range(20):
+            if by_hand:
+                one.suspend("by hand")
+            else:
+                one.failed(OSError("away"))
+                one.succeeded()
+
+    threads = [threading.Thread(target=work, args=(one, by_hand)) for one in everyone for by_hand in (True, False)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    status = everyone[0].status
+    assert status is not None
+    assert status.cause == "person"  # of whatever came before it, nothing ends it
+
+
+@pytest.mark.usefixtures("history")
+def test_listener_that_fails_loses_no_document(directory: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    def fails(_: Status | None) -> None:
+        raise ValueError("no pager")
+
+    with dh.Consumer(directory, trigger(), suspension=suspension(directory, clock, on_change=fails)) as consumer:
+        consumer.suspension.failed(OSError("away"), "resolver")
+        clock.go(60)
+        consumer.begin(documents(["a"])).complete()
+        consumer.suspension.failed(OSError("away"), "resolver")
+        clock.go(60)
+        with consumer.one("b") as document:
+            assert document.new
+    assert caplog.text.count("on_change failed") == 4
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.parametrize("how", ["batch", "one", "many"])
+def test_document_is_released_if_its_trigger_cannot_resume(
+    directory: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    def refuses() -> None:
+        raise dh.StorageError("[DH-IO] the file is not removed")
+
+    async def many(consumer: dh.Consumer) -> None:
+        async def one(key: str) -> None:
+            async with consumer.one(key):
+                pass
+
+        failed = await asyncio.gather(*map(one, "ab"), return_exceptions=True)
+        assert [type(error) for error in failed] == [dh.StorageError] * 2
+        raise dh.StorageError(str(failed[0]))
+
+    calls: dict[str, Callable[[dh.Consumer], object]] = {
+        "batch": lambda consumer: consumer.begin(documents(["a", "b"])),
+        "one": lambda consumer: consumer.one("a").__enter__(),
+        "many": lambda consumer: asyncio.run(many(consumer)),
+    }
+    with dh.Consumer(directory, trigger(), suspension=suspension(directory, clock)) as consumer:
+        consumer.suspension.failed(OSError("away"), "resolver")
+        clock.go(60)
+        monkeypatch.setattr(consumer.suspension, "succeeded", refuses)
+        with pytest.raises(dh.StorageError, match="is not removed"):
+            calls[how](consumer)
+        assert rules(consumer.history.classify(documents(["a", "b"]), trigger())) == ["R8", "R8"]
