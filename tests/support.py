@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +35,17 @@ def documents(ids: Iterable[str | None], **columns: Sequence[Any]) -> pa.RecordB
         {name: values if isinstance(values, pa.Array) else pa.array(values) for name, values in columns.items()}
     )
     return pa.RecordBatch.from_pydict(arrays)
+
+
+@contextmanager
+def away(directory: Path) -> Iterator[None]:
+    """Takes a history's files away for a while."""
+    elsewhere = directory.with_suffix(".away")
+    directory.rename(elsewhere)
+    try:
+        yield
+    finally:
+        elsewhere.rename(directory)
 
 
 def fresh_ids(count: int) -> list[str]:

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 import dochistory as dh
+from dochistory import _checks
 from dochistory._message_ids import NoneNamed
 from dochistory.consumer import Consumer
 from dochistory.once import OnError, Retry
@@ -17,6 +18,9 @@ from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement, 
 
 _BACKOFF = (0.2, 10.0)
 """The first and the longest wait before the next attempt to connect, in seconds."""
+
+
+_FEW = 10
 
 
 class Adapter:
@@ -140,6 +144,27 @@ def check_dead_letters(place: str | None, name: str, on_error: OnError, trigger:
     if place is None and (rejects or gives_up):
         why = "on_error" if gives_up else "max_redelivery_count or a jms trigger"
         raise dh.ConfigError(f"[DH-CONFIG] {why} leads to dead letters: name a {name}, or set then= of the policy")
+
+
+def most_held(name: str, given: int | None, trigger: dh.Trigger, otherwise: int) -> int:
+    """How many messages a receiver holds.
+
+    Whatever it holds when it stops goes back, and counts as a delivery. So there are few, unless the
+    user says more, where the trigger limits the count: messages that never ran would be rejected.
+
+    Args:
+        name: the argument.
+        given: its value; None if the user leaves the choice to us.
+        trigger: whose messages they are.
+        otherwise: how many where nothing is limited.
+
+    Raises:
+        ConfigError: [DH-CONFIG] it is no whole number from 1 on.
+    """
+    _checks.count(name, given, optional=True)
+    if given is not None:
+        return given
+    return _FEW if trigger.kind == "jms" or trigger.max_redelivery_count is not None else otherwise
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -162,7 +162,8 @@ class Lock:
                     raise dh.LockedError(
                         f"[DH-LOCKED] {self.path} has been held by {holder} for longer than {self.timeout:g} s"
                     ) from None
-            os.pwrite(file, f"process {os.getpid()}".ljust(64, "\0").encode(), 0)
+            with suppress(OSError):  # only for whoever waits; on a full disk the lock is held all the same
+                os.pwrite(file, f"process {os.getpid()}".ljust(64, "\0").encode(), 0)
         self._file, self._process = file, os.getpid()
 
     def give_back(self) -> None:

@@ -77,6 +77,18 @@ class OneByOne:
             document.claim.complete(rows=[document.row])
         document.is_over = True
 
+    def complete_by_key(self, document: Document) -> None:
+        """As `complete`, if the handle is closed that began it."""
+        if document.key is not None:
+            self.consumer.history.complete([document.key], self.consumer.trigger)
+        document.is_over = True
+
+    def release_by_key(self, document: Document) -> None:
+        """As `release`, if the handle is closed that began it."""
+        if document.key is not None:
+            self.consumer.history.release([document.key], self.consumer.trigger)
+        document.is_over = True
+
     async def begin_async(self, document: Document) -> None:
         """As `begin`. If the coroutine is cancelled meanwhile, the document is released: nobody has seen it."""
         if await _to_its_end(self._begins().run(document)):

@@ -30,6 +30,7 @@ import aio_pika.exceptions
 
 import dochistory as dh
 from dochistory import _checks, _services, receiving
+from dochistory._endings import Endings
 from dochistory._message_ids import Ids, NoneNamed
 from dochistory.brokers import single
 from dochistory.consumer import Consumer
@@ -63,8 +64,15 @@ def message_id(incoming: Any) -> str | None:
     return found
 
 
-class _Left(Exception):  # noqa: N818 - no failure of ours
-    """Leaves the block of a document without completing it."""
+class _Stopped(Exception):  # noqa: N818 - no failure of ours
+    """The receiver is to end, and a service that failed is not tried again."""
+
+    def __str__(self) -> str:
+        return f"{_short(self.args[0])}; the receiver ends"
+
+
+class _Unsettled(Exception):  # noqa: N818 - it comes again
+    """The broker could not be told how a message ended."""
 
 
 class Receiver:
@@ -118,6 +126,8 @@ class Receiver:
         self._stopping = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._endings = Endings(self.consumer, self._stopping)
         self._resuming = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._arrivals = 0
@@ -137,7 +147,11 @@ class Receiver:
         self._stopping.set()
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # it has ended already
-                self._loop.call_soon_threadsafe(lambda: self._ended.set())
+                self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        self._stopped.set()
+        self._ended.set()
 
     async def run(self) -> None:
         """Receive until `stop` is called, or SIGTERM or SIGINT comes, or something fails.
@@ -146,6 +160,8 @@ class Receiver:
             DocHistoryError: as `Consumer.begin`, but for suspensions, which are waited for.
         """
         self._loop = asyncio.get_running_loop()
+        if self.is_stopping:
+            self._stopped.set()
         try:
             with _signals(self._loop, self.stop):
                 await self._receive()
@@ -234,7 +250,7 @@ class Receiver:
             async with self._alone(found):
                 settlement = await self._process(message)
             await self._settle(incoming, settlement)
-        except _LOST as error:
+        except _Unsettled as error:
             _log("%s: not settled, so it comes again: %s", incoming.message_id, error)
         except BaseException as error:  # noqa: BLE001 - `run` raises it
             self._failure = self._failure or error
@@ -243,19 +259,19 @@ class Receiver:
     async def _settle(self, incoming: Any, settlement: Settlement) -> None:
         """Tell the broker how it ended; a connection that is lost meanwhile is not waited for."""
         if self._is_lost:
-            raise ConnectionError("the connection is lost")
+            raise _Unsettled("the connection is lost")
         settling = asyncio.ensure_future(_told(incoming, settlement))
         self._settling.add(settling)
         try:
             await settling
         except asyncio.CancelledError:
             if self._is_lost:
-                raise ConnectionError("the connection is lost") from None
+                raise _Unsettled("the connection is lost") from None
             raise
         except Exception as error:
             # The client library has no type of its own for all that a broken connection leads to.
             self._lose()
-            raise ConnectionError(f"the broker could not be told: {_short(error)}") from error
+            raise _Unsettled(_short(error)) from error
         finally:
             self._settling.discard(settling)
 
@@ -288,26 +304,27 @@ class Receiver:
         counted: dict[str, Any] = {"redelivery_count": count}
         if self.consumer.trigger.kind == "jms":
             counted = {"delivery_count": single.delivery_count(count)}
-        one = self.consumer.one(message.id, payload=message.body, **counted)
         settlement = Settlement.ACKNOWLEDGE
-        try:
-            async with one as document:
-                if document.action == "REJECT":
-                    return Settlement.DEAD_LETTER
-                if document.new and (error := await self._serve(message)) is not None:
-                    settlement = self._settlement_after(error)
-                    if settlement is Settlement.ACKNOWLEDGE:
-                        await asyncio.to_thread(self._keep, message, error)
-                    else:
-                        _log("%s: the service failed with %s; it is released", message.id, _short(error))
-                        await asyncio.to_thread(document.release)
-                    raise _Left  # noqa: TRY301 - which keeps the block from completing it
-        except _Left:
-            if settlement is Settlement.RETURN:
-                await asyncio.sleep(min(_PAUSES[0] * 2.0 ** min(message.redelivery_count, 16), _PAUSES[1]))
+        async with self.consumer.one(message.id, payload=message.body, **counted) as document:
+            if document.action == "REJECT":
+                return Settlement.DEAD_LETTER
+            if document.new:
+                error = await self._serve(message)
+                if error is None:
+                    await self._endings.complete_one(document)
+                    return settlement
+                settlement = self._settlement_after(error)
+                if settlement is Settlement.ACKNOWLEDGE:
+                    await self._keep(message, error)
+                    document.is_over = True  # it stays in progress
+                else:
+                    _log("%s: the service failed with %s; it is released", message.id, _short(error))
+                    await self._endings.release_one(document)
+        if settlement is Settlement.RETURN:
+            await self._pause(min(_PAUSES[0] * 2.0 ** min(message.redelivery_count, 16), _PAUSES[1]))
         return settlement
 
-    async def _serve(self, message: Message) -> Exception | None:
+    async def _serve(self, message: Message) -> BaseException | None:
         """Run the service as often as the policy says; answers what it raised at last."""
         policy, attempt = self._on_error, 0
         while True:
@@ -316,24 +333,35 @@ class Receiver:
                 called = self._service(message)
                 _services.check_awaitable(called)
                 _services.check_ended(await called)
-            except Exception as error:  # noqa: BLE001 - the policy says what becomes of it
+            except (Exception, asyncio.CancelledError) as error:  # the policy says what becomes of it
+                task = asyncio.current_task()
+                if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                    raise  # not by the service
                 if isinstance(error, dh.RolledBack) or not isinstance(policy, Retry) or attempt == policy.attempts:
                     return error
                 _log("%s: attempt %d failed with %s; it is tried again", message.id, attempt, _short(error))
-                await asyncio.sleep(policy.wait_after(attempt))
+                await self._pause(policy.wait_after(attempt))
+                if self.is_stopping:
+                    return _Stopped(error)
             else:
                 return None
 
-    def _settlement_after(self, error: Exception) -> Settlement:
+    async def _pause(self, seconds: float) -> None:
+        """Wait, unless the receiver is to end."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopped.wait(), seconds)
+
+    def _settlement_after(self, error: BaseException) -> Settlement:
         then = self._on_error.then if isinstance(self._on_error, Retry) else self._on_error
-        if isinstance(error, dh.RolledBack) or then == "release":
+        if isinstance(error, dh.RolledBack | _Stopped) or then == "release":
             return Settlement.RETURN
         return Settlement.DEAD_LETTER if then == "dead_letter" else Settlement.ACKNOWLEDGE
 
-    def _keep(self, message: Message, error: Exception) -> None:
+    async def _keep(self, message: Message, error: BaseException) -> None:
         _log("%s: the service failed with %s; it is in doubt", message.id, _short(error))
         if self.consumer.is_audited:
-            self.consumer.keep_failed(receiving.table_of([message], self.consumer.trigger.kind), error)
+            documents = receiving.table_of([message], self.consumer.trigger.kind)
+            await self._endings.keep_failed_async(documents, error)
 
 
 async def _told(incoming: Any, settlement: Settlement) -> None:

@@ -24,7 +24,7 @@ import confluent_kafka
 
 import dochistory as dh
 from dochistory import _durations
-from dochistory._adapter import Adapter, check_dead_letters
+from dochistory._adapter import Adapter, check_dead_letters, most_held
 from dochistory._dead_letter_topic import DeadLetterTopic
 from dochistory._message_ids import Ids
 from dochistory.brokers import single
@@ -60,7 +60,9 @@ class Receiver(Adapter):
             own. There is no default: a record's key repeats on purpose.
         config: settings of confluent-kafka's `ShareConsumer`: at least `bootstrap.servers` and
             `group.id`.
-        most: the maximum number of records that are held here.
+        most: the maximum number of records that are held here; their services together must take
+            less than the lock. If absent, 100; 10 where the trigger limits the count: what goes back
+            counts as a delivery.
         lock: how long the broker locks a record for a member, a duration: the group's
             `share.record.lock.duration.ms`.
         dead_letter_topic: where dead letters go. A `jms` trigger, `max_redelivery_count` and
@@ -84,7 +86,7 @@ class Receiver(Adapter):
         *,
         id: Callable[[Any], object],  # noqa: A002 - what everybody calls it
         config: Mapping[str, Any],
-        most: int = 100,
+        most: int | None = None,
         lock: str | float = "30 s",
         dead_letter_topic: str | None = None,
         on_error: OnError = "in_doubt",
@@ -94,13 +96,14 @@ class Receiver(Adapter):
         if not hasattr(confluent_kafka, "ShareConsumer"):
             raise dh.ConfigError("[DH-CONFIG] this confluent-kafka has no ShareConsumer: install 2.16 or later")
         check_dead_letters(dead_letter_topic, "dead_letter_topic", on_error, trigger)
+        held = most_held("most", most, trigger, 100)
         super().__init__(
-            history, trigger, service, on_error=on_error, claim_ahead=claim_ahead, most=most, settings=settings
+            history, trigger, service, on_error=on_error, claim_ahead=claim_ahead, most=held, settings=settings
         )
         self.topics = [*topics]
         self._ids = Ids(id, position)
         self._lock_lasts = _durations.seconds("lock", lock)
-        self._config = {"max.poll.records": most, **config, "share.acknowledgement.mode": "explicit"}
+        self._config = {"max.poll.records": held, **config, "share.acknowledgement.mode": "explicit"}
         self._dead_letters = DeadLetterTopic(dead_letter_topic, self._config) if dead_letter_topic else None
         self._client: Any = None
         self._held = 0

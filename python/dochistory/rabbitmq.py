@@ -25,8 +25,7 @@ import pika
 import pika.exceptions
 
 import dochistory as dh
-from dochistory import _checks
-from dochistory._adapter import Adapter
+from dochistory._adapter import Adapter, most_held
 from dochistory._message_ids import Ids
 from dochistory.brokers import single
 from dochistory.once import OnError
@@ -62,7 +61,8 @@ class Receiver(Adapter):
         queue: the queue's name; it must exist.
         service: a plain function, called with each `Message` that is NEW.
         url: where the broker is: an AMQP URL, or `pika.ConnectionParameters`.
-        prefetch: the maximum number of deliveries without an acknowledgement.
+        prefetch: the maximum number of deliveries without an acknowledgement. If absent, 500; 10
+            where the trigger limits the count: what goes back at a stop counts as a delivery.
         id: called with (method, properties, body); answers the message's id. The property
             `message_id`, if absent.
         on_error: what becomes of a message whose service raises: `in_doubt`, `release` or
@@ -85,27 +85,27 @@ class Receiver(Adapter):
         service: Service,
         *,
         url: "str | pika.ConnectionParameters" = "amqp://localhost",
-        prefetch: int = 500,
+        prefetch: int | None = None,
         id: Callable[[Delivered], object] = message_id,  # noqa: A002 - what everybody calls it
         on_error: OnError = "in_doubt",
         claim_ahead: float | str | timedelta = 0.05,
         **settings: Any,
     ) -> None:
-        _checks.count("prefetch", prefetch)
+        held = most_held("prefetch", prefetch, trigger, 500)
         super().__init__(
             history,
             trigger,
             service,
             on_error=on_error,
             claim_ahead=claim_ahead,
-            most=prefetch,
+            most=held,
             settings=settings,
         )
         self.queue = queue
         self.connections = 0
         """How often it was connected."""
         self._parameters = pika.URLParameters(url) if isinstance(url, str) else url
-        self._prefetch = prefetch
+        self._prefetch = held
         self._ids = Ids(id, lambda delivered: f"{queue}/{delivered[0].delivery_tag}")
         self._connection: Any = None
         self._channel: Any = None

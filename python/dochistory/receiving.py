@@ -23,6 +23,7 @@ import pyarrow as pa
 
 import dochistory as dh
 from dochistory import _checks, _durations, _services
+from dochistory._endings import Endings
 from dochistory._message_ids import NoneNamed
 from dochistory.brokers import single
 from dochistory.consumer import Consumer
@@ -151,7 +152,8 @@ class Worker:
         self._pause = _PAUSES[0]
         self._condition = threading.Condition()
         self._queue: deque[Message] = deque()
-        self._ender = _Ender(settle, self._fail)
+        self._endings = Endings(consumer, self.stopping)
+        self._ender = _Ender(self._endings, settle, self._fail)
         self._thread = threading.Thread(target=self._run, name="dochistory-service", daemon=True)
 
     def start(self) -> None:
@@ -281,7 +283,7 @@ class Worker:
         for place, (row, message) in enumerate(new):
             if is_stopping() or not is_current(message):
                 rest = new[place:]
-                claim.release(rows=[row for row, _ in rest])
+                self._endings.release(claim, [row for row, _ in rest])
                 self._settle([(message, Settlement.RETURN) for _, message in rest])
                 return
             end = self._run_service(claim, row, message)
@@ -291,7 +293,7 @@ class Worker:
             elif end is _End.RELEASED:
                 rest = new[place + 1 :] if self._in_order else []
                 if rest:
-                    claim.release(rows=[row for row, _ in rest])
+                    self._endings.release(claim, [row for row, _ in rest])
                 self._settle([(one, Settlement.RETURN) for one in [message, *(other for _, other in rest)]])
                 self.stopping.wait(self._pause)
                 self._pause = min(self._pause * 2, _PAUSES[1])
@@ -322,7 +324,7 @@ class Worker:
                 if then == "dead_letter":
                     _log("%s: attempt %d failed with %s; it is a dead letter", message.id, attempt, _short(error))
                     # Released first: a process that dies in between has it delivered again, and loses nothing.
-                    claim.release(rows=[row])
+                    self._endings.release(claim, [row])
                     self._settle([(message, Settlement.DEAD_LETTER)])
                     return _End.SETTLED
                 self._left_in_doubt(message, error)
@@ -332,13 +334,13 @@ class Worker:
 
     def _released(self, claim: dh.Claim, row: int, message: Message, error: Exception) -> _End:
         _log("%s: the service failed with %s; it is released, and comes again", message.id, _short(error))
-        claim.release(rows=[row])
+        self._endings.release(claim, [row])
         return _End.RELEASED
 
     def _left_in_doubt(self, message: Message, error: Exception) -> None:
         _log("%s: the service failed with %s; it is in doubt", message.id, _short(error))
         if self.consumer.is_audited:
-            self.consumer.keep_failed(table_of([message], self.consumer.trigger.kind), error)
+            self._endings.keep_failed(table_of([message], self.consumer.trigger.kind), error)
         self._settle([(message, Settlement.ACKNOWLEDGE)])
 
 
@@ -348,7 +350,10 @@ class _Ender:
     One thread says what has ended, and waits. It is not held up: a deque needs no lock.
     """
 
-    def __init__(self, settle: Callable[[Settled], object], fail: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, endings: Endings, settle: Callable[[Settled], object], fail: Callable[[BaseException], None]
+    ) -> None:
+        self._endings = endings
         self._settle = settle
         self._fail = fail
         self._condition = threading.Condition()
@@ -414,7 +419,7 @@ class _Ender:
         for claim, row, _ in some:
             rows.setdefault(id(claim), (claim, []))[1].append(row)
         for claim, numbers in rows.values():
-            claim.complete(rows=numbers)
+            self._endings.complete(claim, numbers)
         self._settle([(message, Settlement.ACKNOWLEDGE) for _, _, message in some])
 
 

@@ -23,7 +23,7 @@ import botocore.exceptions
 
 import dochistory as dh
 from dochistory import _durations
-from dochistory._adapter import Adapter
+from dochistory._adapter import Adapter, most_held
 from dochistory._message_ids import Ids
 from dochistory.brokers import single
 from dochistory.once import OnError
@@ -100,7 +100,8 @@ class Receiver(Adapter):
             answer.
         visibility: how long a message stays invisible to others, in seconds or as a duration ("5
             minutes"); up to 12 hours. It is prolonged as long as the message is held here.
-        most: the maximum number of messages that are held.
+        most: the maximum number of messages that are held. If absent, 100; 10 where the trigger
+            limits the count: what goes back at a stop counts as a delivery.
         dead_letter_queue: the URL of the queue for dead letters, standard or FIFO. Without it they
             become visible again, and the queue's own redrive policy moves them.
         on_error: what becomes of a message whose service raises.
@@ -122,7 +123,7 @@ class Receiver(Adapter):
         id: Callable[[Received], object],  # noqa: A002 - what everybody calls it
         client: Any = None,
         visibility: float | str | timedelta = 60,
-        most: int = 100,
+        most: int | None = None,
         dead_letter_queue: str | None = None,
         on_error: OnError = "in_doubt",
         claim_ahead: float | str | timedelta = 0.05,
@@ -133,14 +134,15 @@ class Receiver(Adapter):
             raise dh.ConfigError(
                 f"[DH-CONFIG] visibility is {visibility!r}; allowed are whole seconds from 1 to {_LONGEST}"
             )
+        held = most_held("most", most, trigger, 100)
         super().__init__(
-            history, trigger, service, on_error=on_error, claim_ahead=claim_ahead, most=most, settings=settings
+            history, trigger, service, on_error=on_error, claim_ahead=claim_ahead, most=held, settings=settings
         )
         self.queue = queue
         self._ids = Ids(id, lambda received: str(received.get("MessageId")))
         self._client = boto3.client("sqs", config=_PATIENCE) if client is None else client
         self._visibility = int(invisible)
-        self._most = most
+        self._most = held
         self._dead_letters = dead_letter_queue
         self._lock = threading.Lock()
         self._held: dict[str, float] = {}  # receipt handle -> until when it is invisible

@@ -164,15 +164,8 @@ class Sweeper:
         self._skipped = {}
         figures = history.stats()["triggers"]
         for name in sorted({*figures, *self._triggers}):
-            self._reconcile(history, name, log)
-            try:
-                purged |= history.purge(self._triggers.get(name, name), now=self._now())
-            except dh.LockedError as error:
-                self._skipped[name] = str(error)
-                log.warning("%s: left for the next run: %s", name, error)
-            except dh.ConfigError as error:
-                self._skipped[name] = str(error)
-                log.error("%s: not purged: %s", name, error)  # noqa: TRY400 - a sentence, not a fault
+            if self._reconcile(history, name, log):
+                self._purge(history, name, log, purged)
             if self.path is None:
                 history.maintain(name)
         self._sweep_results(history, {*figures, *self._triggers}, log)
@@ -185,15 +178,32 @@ class Sweeper:
                     log.warning("%s", sentence)
         return purged
 
-    def _reconcile(self, history: dh.History, name: str, log: logging.Logger) -> None:
-        """Settle documents in doubt that were completed after all: a purge takes what shows that."""
-        if self.path is not None and not (self.path / "audit").is_dir():
-            return
+    def _purge(self, history: dh.History, name: str, log: logging.Logger, purged: dict[str, Any]) -> None:
         try:
-            if settled := history.audit.reconcile(name, now=self._now()):
-                log.info("%s: settled %d documents in doubt that were completed", name, len(settled))
+            purged |= history.purge(self._triggers.get(name, name), now=self._now())
+        except dh.LockedError as error:
+            self._skipped[name] = str(error)
+            log.warning("%s: left for the next run: %s", name, error)
+        except dh.ConfigError as error:
+            self._skipped[name] = str(error)
+            log.error("%s: not purged: %s", name, error)  # noqa: TRY400 - a sentence, not a fault
+
+    def _reconcile(self, history: dh.History, name: str, log: logging.Logger) -> bool:
+        """Settle documents in doubt that were completed after all; answers whether the trigger may be purged.
+
+        A purge takes what shows that they were. Without that, somebody resubmits what is done.
+        """
+        if self.path is not None and not (self.path / "audit").is_dir():
+            return True
+        try:
+            settled = history.audit.reconcile(name, now=self._now())
         except dh.DocHistoryError as error:
-            log.warning("%s: documents in doubt are left for the next run: %s", name, error)
+            self._skipped[name] = str(error)
+            log.warning("%s: left for the next run, with its documents in doubt: %s", name, error)
+            return False
+        if settled:
+            log.info("%s: settled %d documents in doubt that were completed", name, len(settled))
+        return True
 
     def _sweep_results(self, history: dh.History, names: Iterable[str], log: logging.Logger) -> None:
         """Purge what services returned: it is kept for their triggers' time to live."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tests.brokers.in_thread import running
 from tests.servers import can_have
 from tests.servers.network import network
 from tests.servers.rabbitmq import RabbitMQ, server
-from tests.support import documents, rules, trigger
+from tests.support import away, documents, rules, trigger
 
 
 @pytest.fixture(scope="module")
@@ -386,3 +387,113 @@ def test_kills_restarts_and_poison_run_nothing_twice(
     published = campaign.endure(broker, lambda some: publish(broker, queue, some), 6_000, (0.5, 1.5), takes=0.0005)
     campaign.empty(lambda: depth(broker, queue))
     campaign.check(ids_of(published))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on_error", ["in_doubt", "release", "dead_letter"])
+def test_history_that_goes_away_amid_services_is_waited_for(
+    tmp_path: Path, broker: RabbitMQ, queue: str, receiving: Receiving, on_error: str
+) -> None:
+    directory = tmp_path / "orders.history"
+    published = [(f"order-{number:02}", b"x") for number in range(60)]  # and no copies
+    publish(broker, queue, published)
+    ran: list[str | None] = []
+    failing = {key for key, _ in published[20:30]}
+
+    def service(message: Message) -> None:
+        time.sleep(0.02)
+        is_first = message.id not in ran
+        ran.append(message.id)
+        if message.id in failing and is_first:
+            raise ValueError("no")
+
+    policy: Any = Retry(1, then="dead_letter") if on_error == "dead_letter" else on_error
+    suspension = dh.Suspension(directory, trigger("orders"), poll_every="0.5 s")
+    with receiving(queue, service, suspension=suspension, on_error=policy):
+        eventually(lambda: len(ran) >= 15, "some are processed")
+        with away(directory):
+            eventually(lambda: suspension.status is not None, "the trigger is suspended")
+            time.sleep(1)
+        runs = len({*ids_of(published)}) + (len(failing) if on_error == "release" else 0)
+        eventually(lambda: depth(broker, queue) == 0 and len(ran) == runs, "all are processed")
+        eventually(lambda: suspension.status is None, "the trigger resumes")
+    assert {key for key in ran if ran.count(key) > 1} == (failing if on_error == "release" else set())
+    with dh.open(directory) as history:
+        kept = {row["key"] for row in history.audit.list().to_pylist()}
+        statuses = history.classify(documents(sorted(map(str, {*ran}))), trigger("orders"))["status"].to_pylist()
+    assert kept == (failing if on_error == "in_doubt" else set())
+    expected = {"in_doubt": "IN_DOUBT", "release": "DUPLICATE", "dead_letter": "NEW"}[on_error]
+    assert statuses == [expected if key in failing else "DUPLICATE" for key in sorted(map(str, {*ran}))]
+
+
+@pytest.mark.slow
+def test_receiver_stopped_while_its_history_is_away_says_so(
+    tmp_path: Path, broker: RabbitMQ, queue: str, receiving: Receiving
+) -> None:
+    directory = tmp_path / "orders.history"
+    publish(broker, queue, messages(5))
+    going = threading.Event()
+
+    def service(_: Message) -> None:
+        going.set()
+        time.sleep(0.3)
+
+    stopped = pytest.raises(dh.DocHistoryError, match=r"there is no history here|cannot find .*HISTORY")
+    with ExitStack() as gone, stopped, receiving(queue, service):
+        eventually(going.is_set, "a service runs")
+        gone.enter_context(away(directory))
+
+
+@pytest.mark.slow
+def test_sink_that_fails_ends_the_receiver(broker: RabbitMQ, queue: str, receiving: Receiving) -> None:
+    class Sink:
+        def write(self, _: Any) -> None:
+            raise ConnectionError("the log server restarts")
+
+        def close(self) -> None:
+            pass
+
+    publish(broker, queue, [("a", b"x"), ("a", b"x"), ("b", b"x")])
+    stopped = pytest.raises(ConnectionError, match="the log server restarts")
+    with stopped, receiving(queue, print, sinks=[Sink()]) as one:
+        eventually(lambda: one.is_stopping, "it ends")
+
+
+@pytest.mark.slow
+def test_coroutine_in_which_something_is_cancelled_has_failed(tmp_path: Path, broker: RabbitMQ, queue: str) -> None:
+    publish(broker, queue, [("a", b"x"), ("b", b"x")])
+    ran: list[str | None] = []
+
+    async def service(message: Message) -> None:
+        if message.id == "a":
+            task = asyncio.create_task(asyncio.sleep(60))
+            task.cancel()
+            await task
+        ran.append(message.id)
+
+    with running(InLoop(tmp_path / "orders.history", trigger("orders"), queue, service, url=broker.url)):
+        eventually(lambda: depth(broker, queue) == 0 and ran == ["b"], "the other one is processed")
+    with dh.open(tmp_path / "orders.history") as history:
+        (kept,) = history.audit.list().to_pylist()
+    assert (kept["key"], "CancelledError" in kept["message"]) == ("a", True)
+
+
+@pytest.mark.slow
+def test_stopped_receiver_tries_no_service_again(
+    tmp_path: Path, broker: RabbitMQ, queue: str, receiving: Receiving
+) -> None:
+    publish(broker, queue, [("a", b"x")])
+    ran: list[str | None] = []
+
+    def service(message: Message) -> None:
+        ran.append(message.id)
+        raise ValueError("no")
+
+    with receiving(queue, service, on_error=Retry(10, backoff="1 minute")):
+        eventually(lambda: ran == ["a"], "it has failed")
+        time.sleep(0.2)
+    # `receiving` waits 30 s for its end.
+    assert ran == ["a"]
+    assert depth(broker, queue) == 1
+    with dh.open(tmp_path / "orders.history") as history:
+        assert history.classify(documents(["a"]), trigger("orders"))["status"].to_pylist() == ["NEW"]

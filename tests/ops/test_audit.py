@@ -152,6 +152,32 @@ def test_a_replayed_transaction_keeps_no_document_twice(history: dh.History) -> 
     assert history.audit.list()["batch"].to_pylist() == [7, 7, 8]
 
 
+def test_replay_keeps_documents_without_a_key_once(history: dh.History) -> None:
+    rows = {"uuid": ["a", None, None], "payload": ["A", "pay 5 EUR", "pay 5 EUR"], "rate": [1.5, float("nan"), 2.0]}
+    for count in range(3):
+        table = pa.table({**rows, "redelivery_count": [count] * 3})
+        history.begin(table, trigger(), transaction=("app", 1), audit=True)
+    # The key is in doubt from the first replay on.
+    assert sorted(history.audit.list()["row"].to_pylist()) == [0, 1, 2]
+    history.audit.resolve_all("process")
+    with history.audit.resubmit(trigger()) as again:
+        assert sorted(again.documents["rate"].to_pylist(), key=str) == [
+            1.5,
+            2.0,
+            pytest.approx(float("nan"), nan_ok=True),
+        ]
+
+
+def test_replay_keeps_other_documents_of_a_known_key(history: dh.History) -> None:
+    rows = pa.table({"uuid": ["a", "a"], "payload": ["the first", "its copy"]})
+    of = trigger(processing_mode="concurrent", in_batch="in_doubt")
+    history.begin(rows, of, transaction=("app", 1), audit=True)
+    assert history.audit.list()["row"].to_pylist() == [1]
+    for _ in range(2):
+        history.begin(rows, of, transaction=("app", 1), audit=True)  # both are in doubt now
+    assert sorted(history.audit.list()["row"].to_pylist()) == [0, 1]
+
+
 def test_a_resubmitted_document_is_processed_recorded_and_marked(doubtful: dh.History) -> None:
     with doubtful.audit.resubmit(trigger(), [2]) as again:
         assert again.documents.to_pylist() == batch("b").to_pylist()

@@ -179,6 +179,23 @@ def test_a_trigger_that_is_locked_is_left_for_the_next_run(
     assert left(used) == [1, 1]
 
 
+@pytest.mark.slow  # the log is waited for for 30 s
+def test_trigger_that_cannot_be_reconciled_is_not_purged(
+    history: dh.History, directory: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    of = trigger()
+    slow = history.begin(documents(["paid", "other"]), of, now=clock())
+    history.begin(documents(["paid", "other"]), of, now=clock(), audit=True)
+    history.audit.resolve([1], "process")
+    slow.complete(rows=[0])
+    clock.go(5 * 3600)
+    with history.audit.resubmit(of, [2], now=clock()), dh.open(directory) as other:
+        assert dh.Sweeper(other, now=clock).sweep() == {}
+        assert "left for the next run, with its documents in doubt" in caplog.text
+    dh.Sweeper(history, now=clock).sweep()
+    assert history.audit.list()["state"].to_pylist() == ["duplicate", "resubmitted"]
+
+
 @pytest.mark.parametrize("settings", [{"every": 0}, {"every": "soon"}, {"retry_window": -1}])
 def test_invalid_settings_are_refused(used: dh.History, settings: Any) -> None:
     with pytest.raises(dh.ConfigError, match=next(iter(settings))):

@@ -64,7 +64,7 @@ def of_batch(
         return None
     table = _columns.table_of(documents)
     _columns.same_rows(table, judged)
-    counts = _integers(table, columns.get(_COUNT[trigger.kind], _COUNT[trigger.kind]))
+    counts = _integers(table, count_column(trigger, columns))
     found, whole, size = judged.take(rows), _columns.without_views(table).take(rows), len(rows)
     application, batch = transaction or (None, None)
     entries = pa.table(
@@ -83,6 +83,11 @@ def of_batch(
     )
     entries = entries.append_column(store.DOCUMENT, whole.to_struct_array())
     return entries.replace_schema_metadata(store.settings_of(trigger))
+
+
+def count_column(trigger: dh.Trigger, columns: Mapping[str, str]) -> str:
+    """The documents' column with their redelivery counts."""
+    return columns.get(_COUNT[trigger.kind], _COUNT[trigger.kind])
 
 
 def _integers(table: pa.Table, name: str) -> Any:

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
-from dochistory.audit import damage, refusals, settling, states, store
+from dochistory.audit import damage, refusals, replays, settling, states, store
 from dochistory.audit.bucket import Bucket
 from dochistory.audit.contents import Contents
-from dochistory.audit.entries import ENTRIES, TIME, of_batch
+from dochistory.audit.entries import ENTRIES, TIME, count_column, of_batch
 from dochistory.audit.files import Directory
 from dochistory.audit.resubmission import APPLICATION, Resubmission
 from dochistory.audit.settling import OPEN, SETTLED
@@ -90,8 +90,9 @@ class AuditLog:
             verdicts: what `classify` answered, or `claim.verdicts`.
             trigger: whose documents they are.
             columns: the trigger's name of a column -> its name in `documents`, where they differ.
-            transaction: (application, number of the batch): if the batch comes again, keys of it
-                that are kept already are not kept again.
+            transaction: (application, number of the batch): if the batch comes again, documents of
+                it that are kept already are not kept again. They are compared as a whole, but for
+                their redelivery count.
             now: the time of the entries; the clock's, if absent.
 
         Returns:
@@ -111,18 +112,22 @@ class AuditLog:
                 "and only messaging triggers have an audit log"
             )
         entries = of_batch(documents, verdicts, trigger, columns or {}, transaction, now)
-        return [] if entries is None else self._add(entries, trigger.name, transaction)
+        return [] if entries is None else self._add(entries, trigger, columns or {}, transaction)
 
-    def _add(self, entries: pa.Table, trigger: str, transaction: tuple[str, int] | None) -> Numbers:
-        batch = store.batch_name(trigger, transaction)
+    def _add(
+        self,
+        entries: pa.Table,
+        trigger: dh.Trigger,
+        columns: Mapping[str, str],
+        transaction: tuple[str, int] | None,
+    ) -> Numbers:
+        batch = store.batch_name(trigger.name, transaction)
 
         def add() -> Numbers:
             wanted = entries
             if transaction is not None:
-                known = [self._store.read(one.name, ["key"])["key"] for one in self._store.kept_of(batch)]
-                keys = pa.chunked_array([chunk for column in known for chunk in column.chunks], pa.string())
-                is_known = pc.is_in(entries["key"], value_set=keys.drop_null(), skip_nulls=True)
-                wanted = entries.filter(pc.invert(is_known))
+                kept = [self._store.read(one.name, ["key", store.DOCUMENT]) for one in self._store.kept_of(batch)]
+                wanted = replays.not_kept(entries, kept, count_column(trigger, columns))
             if not wanted.num_rows:
                 return []
             first = self._store.add_kept(wanted, batch)
