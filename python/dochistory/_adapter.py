@@ -149,8 +149,9 @@ def check_dead_letters(place: str | None, name: str, on_error: OnError, trigger:
 def most_held(name: str, given: int | None, trigger: dh.Trigger, otherwise: int) -> int:
     """How many messages a receiver holds.
 
-    Whatever it holds when it stops goes back, and counts as a delivery. So there are few, unless the
-    user says more, where the trigger limits the count: messages that never ran would be rejected.
+    Whatever it holds when it stops goes back, and counts as a delivery. So there are few, unless
+    the user says more, where the trigger limits the count: messages that never ran would be
+    rejected.
 
     Args:
         name: the argument.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import dochistory as dh
-from dochistory import _durations, objects
+from dochistory import _durations, _existing, objects
 from dochistory.objects.options import StorageOptions
 
 
@@ -52,8 +52,10 @@ class Place:
         directory = dh.local_path(named).resolve()
         return cls(str(directory), directory)
 
-    def open(self, **how: Any) -> dh.History:
-        """Open the history."""
+    def open(self, *, create: bool = False, **how: Any) -> dh.History:
+        """Open the history. One that is made is warned of."""
+        if create:
+            return _existing.or_made(self.name, lambda make: dh.open(self.name, create=make, **self.how, **how))
         return dh.open(self.name, **self.how, **how)
 
     def need_directory(self) -> Path:

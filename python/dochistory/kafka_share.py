@@ -61,8 +61,8 @@ class Receiver(Adapter):
         config: settings of confluent-kafka's `ShareConsumer`: at least `bootstrap.servers` and
             `group.id`.
         most: the maximum number of records that are held here; their services together must take
-            less than the lock. If absent, 100; 10 where the trigger limits the count: what goes back
-            counts as a delivery.
+            less than the lock. If absent, 100; 10 where the trigger limits the count: what goes
+            back counts as a delivery.
         lock: how long the broker locks a record for a member, a duration: the group's
             `share.record.lock.duration.ms`.
         dead_letter_topic: where dead letters go. A `jms` trigger, `max_redelivery_count` and

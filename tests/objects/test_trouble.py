@@ -20,6 +20,7 @@ from dochistory import objects
 from tests.servers.clock import shifted
 from tests.servers.fault_proxy import Fault, FaultProxy, Request, Say
 from tests.servers.objects import Server
+from tests.store.processes import run
 from tests.support import documents, fresh_ids, status_of, statuses, trigger
 
 
@@ -313,3 +314,30 @@ def test_the_exception_of_a_signals_handler_comes_through(s3: Server, place: str
             signal.signal(signal.SIGALRM, previous)
             proxy.choose = lambda _request: None
         assert status_of(history, ["a"]) == ["IN_DOUBT"]
+
+
+FORKED = """
+    import json, signal
+    options = json.loads(sys.argv[2])
+    with dh.open(sys.argv[1], create=True, storage_options=options) as history:
+        history.begin(documents(["a"]), trigger()).complete()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            for call in (lambda: dh.open(sys.argv[1], storage_options=options), history.triggers):
+                try:
+                    call()
+                except dh.ForkedError as error:
+                    print(error, flush=True)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0, status
+        print(history.triggers(), flush=True)
+"""
+
+
+def test_forked_child_is_told_that_buckets_do_not_work_there(s3: Server, place: str) -> None:
+    said = run(FORKED, place, json.dumps(s3.options))
+    assert "had used object storage before this process was forked off" in said[0]
+    assert said[1].startswith("[DH-FORKED] The history was opened before this process was forked off")
+    assert said[2:] == ["['orders']"]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 import dochistory as dh
-from dochistory import audit
+from dochistory import _files, audit
 from tests.ops.test_audit import batch, doubtful, states
 from tests.store.processes import start
 from tests.support import documents, trigger
@@ -255,3 +258,33 @@ def test_history_verifies_and_repairs_its_audit_log_too(log: Path, doubtful: dh.
     assert (Path(done["audit_kept_in"]) / path.name).exists()
     assert dh.repair(log.parent)["findings"] == []
     assert doubtful.verify() > 0
+
+
+def test_lock_on_a_full_disk_is_held_and_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    one, other = (_files.Lock(tmp_path / "lock", 0.05) for _ in range(2))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        with one, pytest.raises(dh.LockedError):
+            other.take()
+    with other:
+        pass
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES, errno.EIO])
+def test_refusal_of_the_system_is_no_damage(
+    log: Path, doubtful: dh.History, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuses(place: Any, **_: Any) -> Any:
+        raise OSError(number, f"[Errno {number}] Failed to open local file", str(place))
+
+    expected = dh.DescriptorsError if number == errno.EMFILE else dh.StorageError
+    with monkeypatch.context() as patched:
+        patched.setattr("pyarrow.parquet.ParquetFile", refuses)
+        for call in (doubtful.audit.list, doubtful.audit.verify, lambda: audit.repair(log.parent)):
+            with pytest.raises(expected) as raised:
+                call()
+            assert "DH-CORRUPT" not in str(raised.value)
+    assert doubtful.audit.list().num_rows == 5

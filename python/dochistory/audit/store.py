@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dochistory as dh
+from dochistory._files import storage
 from dochistory.audit import files, manifest
 from dochistory.audit.bucket import Bucket
 from dochistory.audit.files import Directory, Gone, Kind, Look
@@ -229,6 +230,7 @@ class Store:
 
         Raises:
             CorruptError: [DH-CORRUPT] it is damaged.
+            StorageError: [DH-IO] the operating system refused.
             Gone: it does not exist any more.
         """
         place = self.files.place(name)
@@ -238,6 +240,9 @@ class Store:
         except FileNotFoundError:
             raise Gone(place) from None
         except (pa.ArrowException, OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                with storage(Path(place)):  # the system refused; that says nothing of the file
+                    raise
             raise dh.CorruptError(f"[DH-CORRUPT] {place}: {' '.join(str(error).split())}") from error
 
 

@@ -4,6 +4,7 @@ Every request is bounded in time and in attempts. One that may have had an effec
 blindly: the client looks first.
 """
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,10 @@ from dochistory.objects.retries import Retries
 
 T = TypeVar("T")
 Outcome = Literal["created", "exists"]
+
+
+_user: int | None = None
+"""The first process that made a request."""
 
 
 @dataclass(frozen=True)
@@ -292,6 +297,7 @@ class ObjectClient:
 
     def _once(self, request: Callable[[Any], T]) -> T:
         """One attempt; a second one with new credentials if the first used some that had expired."""
+        _refuse_forked()
         store = self._store
         answer = _attempt(store, request)
         if isinstance(answer, Answer) and failures.is_expired(answer) and self._renewed(store):
@@ -311,6 +317,23 @@ class ObjectClient:
 
     def _error(self, operation: str, answer: Answer | None) -> dh.ObjectStoreError:
         return failures.error(operation, self.location, self._options, answer or _GONE)
+
+
+def _refuse_forked() -> None:
+    """Obstore makes requests in threads of its own, for good; without them a request never ends.
+
+    Raises:
+        ForkedError: [DH-FORKED] those threads are the parent's.
+    """
+    global _user
+    process = os.getpid()
+    if _user is None:
+        _user = process
+    elif _user != process:
+        raise dh.ForkedError(
+            f"[DH-FORKED] process {_user} had used object storage before this process was forked off, and obstore "
+            "cannot work here: start processes by spawn (or forkserver), or fork before the first use of a bucket"
+        )
 
 
 def _attempt(store: Any, request: Callable[[Any], T]) -> T | Answer:

@@ -84,10 +84,10 @@ class Place:
 
     def open(self, **how: Any) -> "History":
         """Open the history, whether or not it is open already."""
-        if not how.get("create"):
-            with _existing.needed():
-                return self._open(**how)
-        return self._open(**how)
+        if how.pop("create", False):
+            return _existing.or_made(self.shown, lambda make: self._open(create=make, **how))
+        with _existing.needed():
+            return self._open(**how)
 
     def _open(self, **how: Any) -> "History":
         if not self.is_bucket:

@@ -7,13 +7,13 @@ use dochistory_core::Error;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PySystemExit};
 use pyo3::prelude::*;
 
-use crate::errors::DocHistoryError;
+use crate::errors::{DocHistoryError, ForkedError};
 
-/// The engine's error for an exception of the client. An interrupt is kept, and raised again where
-/// the engine's call ends.
+/// The engine's error for an exception of the client. One that says nothing of the store, as an
+/// interrupt, is kept, and raised again where the engine's call ends.
 pub(super) fn engine(py: Python<'_>, error: PyErr) -> Error {
     let is_exit = error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py);
-    if is_exit || is_of_handler(py, &error).unwrap_or(false) {
+    if is_exit || error.is_instance_of::<ForkedError>(py) || is_of_handler(py, &error).unwrap_or(false) {
         crate::calls::keep(error);
         return Error::Interrupted;
     }
