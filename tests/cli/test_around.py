@@ -179,6 +179,30 @@ def test_a_trigger_is_suspended_listed_and_resumed(run: Run, orders: Path) -> No
     assert run("suspension", "suspend", *new).status == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["audit"], "the audit log holds no document"),
+        (["audit", "list", "--unsettled"], "the audit log holds no such document"),
+        (["pins", "--older-than", "1d"], "no such snapshot is pinned"),
+        (["suspension"], "no trigger of this history is suspended on this machine"),
+        (["delivery"], "the history has no stream of guaranteed delivery"),
+        (["entries", "--older-than", "1d"], "the history holds no such entry"),
+        (["mapper", "pending"], "no id is pending"),
+        (["stats", "documents"], "the statistics hold no duplicate and no document in doubt"),
+    ],
+)
+def test_an_empty_list_is_a_sentence(run: Run, orders: Path, words: list[str], said: str) -> None:
+    ran = run(*words, "--history", orders)
+    assert (ran.status, ran.out) == (0, f"{said}\n")
+
+
+def test_an_empty_journal_is_a_sentence(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "journal.jsonl").touch()
+    assert run("journal", "journal.jsonl").out == "the journal holds no record\n"
+    assert run("journal", "journal.jsonl", "--status", "IN_DOUBT").out == "the journal holds no such record\n"
+
+
 def test_it_sweeps_as_often_as_it_is_told(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "old.history"
     with dh.open(path, create=True) as history:
@@ -357,6 +381,15 @@ def test_something_else_than_a_journal_is_told_by_name(run: Run, tmp_path: Path,
     assert (ran.status, ran.out) == (2, "")
     assert "other.jsonl" in ran.err
     assert "not a journal" in ran.err
+    assert "JSON" not in ran.err.replace("JsonLinesSink", "")
+
+
+def test_the_line_that_is_not_of_a_journal_is_told(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write(journal.JsonLinesSink(path), 0, 1)
+    with path.open("a") as file:
+        file.write("\nnonsense\n")
+    assert "from byte 0, line 4: not a journal: name a directory" in run("journal", path).err
 
 
 def test_a_journal_that_is_not_there_is_told(run: Run, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dochistory as dh
+from dochistory.cli.failures import Exit, explained
 from tests.cli.conftest import Run
 from tests.support import documents, trigger
 
@@ -54,7 +55,8 @@ H = "orders.history"
         (["classify", "docs.csv", "--history", H, "--column", "uuid=nope"], 2, "nope"),
         (["classify", "docs.csv", "--history", H, "-o", "no/where.csv"], 2, "no: no such directory"),
         (["export", "-o", "x.what", "--history", H], 2, "unknown suffix"),
-        (["backup", ".", "--history", H], 2, "exists already"),
+        (["stats", "--history", H, "--lock-timeout", "1 month"], 2, "no fixed length: write days"),
+        (["backup", ".", "--history", H], 2, "exists already: name a new directory [DH-INPUT]"),
         (["backup", f"{H}/copy", "--history", H], 2, "inside the history"),
         (["backup", "no/where", "--history", H], 2, "no: no such directory"),
         (["stats", "--settings", "none.toml"], 2, "none.toml: the settings file cannot be read"),
@@ -80,6 +82,12 @@ def _bad_files(directory: Path) -> None:
     (directory / "docs.csv").write_text("uuid\na\n")
     pq.write_table(pa.table({"uuid": [1, 2]}), directory / "number.parquet")
     (directory / "bad.toml").write_text('[triggers.orders]\nkind = "telepathy"\n')
+
+
+def test_missing_credentials_are_not_worth_another_try() -> None:
+    found = explained(dh.ObjectStoreError("[DH-CREDENTIALS] cannot get HISTORY at s3://b/h: there are no credentials"))
+    assert found is not None
+    assert (found.status, found.code) == (Exit.INPUT, "DH-CREDENTIALS")
 
 
 def test_programs_get_errors_as_json(run: Run) -> None:

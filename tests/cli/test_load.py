@@ -29,6 +29,16 @@ def test_a_file_is_loaded_and_both_sides_are_asked(run: Run, orders: Path) -> No
     assert run(*words, "--json").json["loaded"] == {"orders": 0, "bills": 0}
 
 
+def test_it_tells_the_rows_read_and_the_entries_changed(run: Run, tmp_path: Path) -> None:
+    words = ["--history", tmp_path / "new.history", "--trigger", "orders"]
+    (tmp_path / "one.csv").write_text("uuid\na\n")
+    assert run("load", "one.csv", *words, "--create", "--time-to-live", "30 days").status == 0
+    (tmp_path / "all.csv").write_text("uuid\na\nb\nc\n")
+    shown = run("load", "all.csv", *words).out.splitlines()
+    assert [line.split() for line in shown[:2]] == [["trigger", "entries", "added", "or", "changed"], ["orders", "2"]]
+    assert shown[2] == "3 rows read"
+
+
 def test_a_difference_makes_the_command_fail(run: Run, orders: Path, tmp_path: Path) -> None:
     (tmp_path / "old.csv").write_text("id\n0003\n")
     words = ["load", "old.csv", "--history", orders, "--trigger", "orders", "--time-to-live", "30 days"]

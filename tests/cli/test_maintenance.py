@@ -96,6 +96,13 @@ def test_pinned_states_are_shown_and_let_go(run: Run, orders: Path) -> None:
     assert run("pins", "--history", orders, "--json").json == []
 
 
+def test_with_nothing_pinned_there_is_nothing_to_confirm(run: Run, orders: Path) -> None:
+    for words in (["pins"], ["pins", "release"], ["pins", "release", "--yes"]):
+        ran = run(*words, "--history", orders)
+        assert (ran.status, ran.out, ran.err) == (0, "no snapshot is pinned\n", "")
+    assert run("pins", "release", "--history", orders, "--json").json == []
+
+
 def test_maintenance_keeps_every_entry(run: Run, orders: Path) -> None:
     ran = run("maintain", "--history", orders, "--all", "--json")
     assert ran.status == 0

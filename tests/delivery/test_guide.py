@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dochistory.cli import main
-from tests.delivery.support import header
 from tests.ops.test_docs import blocks, printed, promised
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ def test_the_snippet_of_spark_runs(spark: "SparkSession", tmp_path: Path) -> Non
     # Spark takes names from where its Java was started.
     applied = str(tmp_path / "applied.parquet")
     block = block.replace("applied.parquet", applied)
-    frame = spark.createDataFrame([("a", header(10, 20)), ("a", header(0, 10))], "stream string, header string")
-    exec("import dochistory as dh\n" + block, {"df": frame})
+    exec("import dochistory as dh\n" + block, {})
     found = spark.read.parquet(applied).collect()
     assert sorted(int(row["dh_commit"]) for row in found) == [10, 20]

@@ -56,6 +56,11 @@ def test_records_are_logged_with_their_fields(
     assert (summary.logged, summary.left_out, summary.total) == (3, 0, 3)
 
 
+def test_a_status_that_no_record_has_is_refused() -> None:
+    with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\] status is .*DUPLICATE.*'NEW'"):
+        journal.Filter(status="NEW")  # type: ignore[arg-type]
+
+
 def fields(record: logging.LogRecord) -> dict[str, Any]:
     found: dict[str, Any] = vars(record)["dochistory"]
     return found

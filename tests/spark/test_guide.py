@@ -4,8 +4,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.support import states
@@ -22,12 +20,9 @@ TESTS = Path(__file__).parents[1]
 
 
 @pytest.fixture
-def incoming(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Iterator[Path]":
-    """What the pages' streams read: three documents, one of them twice."""
+def home(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Iterator[Path]":
+    """An empty directory, and afterwards no tables."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "incoming").mkdir()
-    table = pa.table({name: ["o-10", "o-11", "o-10"] for name in ("order_id", "uuid")})
-    pq.write_table(table, tmp_path / "incoming" / "1.parquet")
     yield tmp_path
     for table in spark.catalog.listTables():
         if not table.isTemporary:
@@ -56,10 +51,10 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 @pytest.mark.slow
 def test_the_snippets_of_the_first_page_run(
-    spark: "SparkSession", incoming: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: "SparkSession", home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names: dict[str, Any] = {}
-    promised = run("spark.md", names, incoming)
+    promised = run("spark.md", names, home)
     assert len(promised) == 2
     assert printed(capsys) == promised
     query: Any = names["query"]
@@ -67,29 +62,29 @@ def test_the_snippets_of_the_first_page_run(
     query.stop()
     assert sorted(row.order_id for row in spark.table("processed").collect()) == ["o-10", "o-11"]
     assert sorted(row.uuid for row in spark.table("orders").collect()) == ["o-2", "o-3"]
-    assert states(tmp_path / "orders.history", "completed") == {"o-1", "o-2", "o-10", "o-11"}
-    assert states(tmp_path / "orders.history", "processing") == set()
+    assert states(home / "orders.history", "completed") == {"o-1", "o-2", "o-10", "o-11"}
+    assert states(home / "orders.history", "processing") == set()
 
 
-def test_the_stream_of_the_readme_runs(spark: "SparkSession", incoming: Path) -> None:
+def test_the_stream_of_the_readme_runs(spark: "SparkSession", home: Path) -> None:
     names: dict[str, Any] = {}
-    run("../README.md", names, incoming)
+    run("../README.md", names, home)
     names["query"].processAllAvailable()
     names["query"].stop()
-    shipped = spark.read.parquet(str(incoming / "shipped"))
+    shipped = spark.read.parquet(str(home / "shipped"))
     assert sorted(row.uuid for row in shipped.collect()) == ["o-10", "o-11"]
 
 
 @pytest.mark.slow
 def test_the_snippets_of_the_second_page_run(
-    spark: "SparkSession", incoming: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: "SparkSession", home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    promised = run("spark-more.md", {}, incoming)
+    promised = run("spark-more.md", {}, home)
     assert len(promised) >= 6
     assert printed(capsys) == promised
-    written = spark.read.parquet(str(tmp_path / "orders.parquet"))
+    written = spark.read.parquet(str(home / "orders.parquet"))
     assert sorted(row.order_id for row in written.collect()) == ["o-10", "o-11"]
-    after = spark.read.format("dochistory").option("path", str(tmp_path / "orders.history")).load()
+    after = spark.read.format("dochistory").option("path", str(home / "orders.history")).load()
     expected = dict.fromkeys(["o-1", "o-2", "o-3", "o-10", "o-11"], "completed")
     assert {row.key: row.status for row in after.collect()} == expected
 

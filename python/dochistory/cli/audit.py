@@ -126,7 +126,9 @@ def audit_list(context: Context) -> Exit:
     if context.json:
         print(show.as_json({"total": total, "documents": shown.to_pylist()}))
         return Exit.DONE
-    show.table("", [*_AUDIT], [[row[name] for name in _AUDIT] for row in shown.to_pylist()])
+    is_chosen = options.trigger or options.state or options.unsettled or options.rule
+    nothing = f"the audit log holds no {'such ' if is_chosen else ''}document"
+    show.listing(_AUDIT, [[row[name] for name in _AUDIT] for row in shown.to_pylist()], nothing)
     if total > shown.num_rows:
         print(f"the newest {shown.num_rows:,} of {total:,}; --limit shows more")
     return Exit.DONE

@@ -1,11 +1,13 @@
 """`dochistory backup`: a copy of a history while others write to it."""
 
+import os
 from typing import Any
 
 import dochistory as dh
 from dochistory.cli import show
 from dochistory.cli.context import Add, Context
-from dochistory.cli.failures import Exit
+from dochistory.cli.failures import CommandError, Exit
+from dochistory.objects import is_url
 
 
 def add_to(commands: Any, add: Add) -> None:
@@ -31,6 +33,8 @@ def add_to(commands: Any, add: Add) -> None:
 def backup(context: Context) -> Exit:
     """Copy a history."""
     target: str = context.options.target
+    if not is_url(target) and os.path.lexists(path := dh.local_path(target)):
+        raise CommandError(f"{path}: exists already: name a new directory")
     source = context.place if isinstance(context.place, str) else context.directory
     with show.progress("checking the copy", quiet=context.json) as progress:
         size = dh.backup(

@@ -80,7 +80,8 @@ def _status(context: Context) -> Exit:
         print(show.as_json({"streams": streams}))
         return Exit.DONE
     rows = [[*(one[name] for name in _COLUMNS), _open_range(one)] for one in streams]
-    show.table("", [*_COLUMNS, "in doubt, or being applied"], rows)
+    columns = [*_COLUMNS, "in doubt, or being applied"]
+    show.listing(columns, rows, "the history has no stream of guaranteed delivery")
     return Exit.DONE
 
 

@@ -142,7 +142,9 @@ def entries(context: Context) -> Exit:
         print(show.as_json({"entries": rows.to_pylist(), "more": more}))
         return Exit.DONE
     shown = [[row["trigger"], row["key"], row["status"], row["started_at"]] for row in rows.to_pylist()]
-    show.table("", ["trigger", "key", "status", "started at (UTC)"], shown)
+    is_chosen = options.trigger or options.status or options.older_than
+    nothing = f"the history holds no {'such ' if is_chosen else ''}entry"
+    show.listing(["trigger", "key", "status", "started at (UTC)"], shown, nothing)
     if more:
         print(f"there are more: --limit shows more than {limit:,}, and dochistory export writes all", file=sys.stderr)
     return Exit.DONE

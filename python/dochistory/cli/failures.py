@@ -23,7 +23,7 @@ class Exit(IntEnum):
 EXITS: dict[Exit, str] = {
     Exit.DONE: "done",
     Exit.FOUND: "done, and something is wrong: damage, a failed check, a part that could not be done",
-    Exit.INPUT: "invalid input (options, names, files, settings, no such history); a retry fails again",
+    Exit.INPUT: "invalid input (options, names, files, settings, credentials, no such history); a retry fails again",
     Exit.UNAVAILABLE: "temporary: the history is locked, or the operating system refuses; a retry may work",
     Exit.FUNCTION: "a service or resolver of yours failed; the error says what became of the documents",
     Exit.UNFORESEEN: "an internal error: --debug shows where",
@@ -72,6 +72,7 @@ _BY_CODE = {
     "DH-BUCKET": Exit.INPUT,
     "DH-REGION": Exit.INPUT,
     "DH-FORBIDDEN": Exit.INPUT,
+    "DH-CREDENTIALS": Exit.INPUT,
     "DH-EXTRA": Exit.INPUT,
     "DH-STORE": Exit.FOUND,
     "DH-MISSING": Exit.FOUND,

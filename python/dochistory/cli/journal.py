@@ -74,7 +74,8 @@ def journal(context: Context) -> Exit:
         print(show.as_json({"total": total, "records": rows}))
         return Exit.DONE
     rows = [] if table is None else table.to_pylist()
-    show.table("", [*_JOURNAL], [[row[name] for name in _JOURNAL] for row in rows])
+    nothing = f"the journal holds no {'' if wanted == reading.Filter() else 'such '}record"
+    show.listing(_JOURNAL, [[row[name] for name in _JOURNAL] for row in rows], nothing)
     if total > len(rows):
         print(f"the newest {len(rows):,} of {total:,}; --limit shows more")
     return Exit.DONE

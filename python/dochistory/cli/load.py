@@ -12,6 +12,7 @@ from dochistory import migration
 from dochistory.cli import files, show
 from dochistory.cli.context import Add, Context, create_option, duration, needs, positive, trigger_option
 from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.names import counted
 from dochistory.settings import stored_settings
 
 _ROLES = ("uuid", "trigger", "status", "time")
@@ -128,7 +129,10 @@ def _told(context: Context, done: migration.Imported) -> Exit:
             )
         )
     else:
-        show.table("", ["trigger", "rows loaded"], [[name, rows] for name, rows in sorted(done.loaded.items())])
+        # Rows that change no entry are not among them.
+        columns = ["trigger", "entries added or changed"]
+        show.table("", columns, [[name, changed] for name, changed in sorted(done.loaded.items())])
+        print(f"{counted(done.rows, 'row')} read")
         print(f"both sides were asked about {done.checked:,} ids; they differ about {differences:,}")
         if differences:
             rows = [list(row.values()) for row in done.differences.slice(0, 20).to_pylist()]

@@ -96,18 +96,20 @@ def pins(context: Context) -> Exit:
     """Show what is pinned."""
     if context.options.drop:
         context.warn("pins --drop is pins release --yes since 0.2.0")
-    return _pins(context, release=context.options.drop)
+    _pins(context, release=context.options.drop)
+    return Exit.DONE
 
 
 def pins_released(context: Context) -> Exit:
     """Release pinned snapshots."""
     found = _pins(context, release=context.options.yes)
-    if not context.options.yes:
+    if found and not context.options.yes:
         raise CommandError("nothing was released: pass --yes to release these")
-    return found
+    return Exit.DONE
 
 
-def _pins(context: Context, *, release: bool) -> Exit:
+def _pins(context: Context, *, release: bool) -> int:
+    """Show the selected snapshots, and release them if that is wanted; how many there are."""
     older_than = context.options.older_than or dt.timedelta()
     found = []
     with context.open(read_only=not release) as history:
@@ -120,11 +122,12 @@ def _pins(context: Context, *, release: bool) -> Exit:
                 found.append({"trigger": name, **pin, "dropped": release})
     if context.json:
         print(show.as_json(found))
-        return Exit.DONE
+        return len(found)
     columns = ["trigger", "pinned (UTC)", "ends (UTC)", "by process", "manifest", "released"]
     names = ("trigger", "pinned_at", "ends_at", "process", "manifest", "dropped")
-    show.table("", columns, [[one[name] for name in names] for one in found])
-    return Exit.DONE
+    nothing = f"no {'such ' if context.options.trigger or older_than else ''}snapshot is pinned"
+    show.listing(columns, [[one[name] for name in names] for one in found], nothing)
+    return len(found)
 
 
 def purge(context: Context) -> Exit:

@@ -15,7 +15,7 @@ from typing import Any
 from dochistory.display import cell, size
 from dochistory.progress import Bar
 
-__all__ = ["as_json", "base64", "cell", "progress", "size", "table"]
+__all__ = ["as_json", "base64", "cell", "listing", "progress", "size", "table"]
 
 TERMINAL = {
     "NEW": "green",
@@ -85,6 +85,14 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
         return
     folded = [row for one in cells for row in _folded(one, bare)]
     _plain_table(title, columns, folded, right, [min(width, bare) for width in widths])
+
+
+def listing(columns: Sequence[str], rows: Sequence[Sequence[Any]], nothing: str) -> None:
+    """Print a table, or where there is no row a sentence, which says that the command worked."""
+    if rows:
+        table("", columns, rows)
+    else:
+        print(nothing)
 
 
 def _room(widths: Sequence[int], wide: int) -> int | None:

@@ -104,7 +104,8 @@ def documents_shown(context: Context) -> Exit:
         print(show.as_json({"documents": found.to_pylist()}))
         return Exit.DONE
     columns = ("time", "trigger", "status", "rule", "key", "name")
-    show.table("", [*columns], [[row[name] for name in columns] for row in found.to_pylist()])
+    nothing = "the statistics hold no duplicate and no document in doubt"
+    show.listing(columns, [[row[name] for name in columns] for row in found.to_pylist()], nothing)
     return Exit.DONE
 
 

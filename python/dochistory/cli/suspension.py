@@ -54,7 +54,9 @@ def suspension_list(context: Context) -> Exit:
         print(show.as_json({"suspended": [vars(one) for one in found]}))
         return Exit.DONE
     columns = ("history", "trigger", "cause", "since", "polls", "next_poll", "reason")
-    show.table("", [*columns], [[getattr(one, name) for name in columns] for one in found])
+    whose = "of this history " if context.options.history else ""
+    nothing = f"no trigger {whose}is suspended on this machine"
+    show.listing(columns, [[getattr(one, name) for name in columns] for one in found], nothing)
     return Exit.DONE
 
 

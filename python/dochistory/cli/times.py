@@ -84,6 +84,10 @@ def _length(text: str) -> dt.timedelta:
     stripped = text.strip()
     try:
         length = dt.timedelta(seconds=_durations.seconds("duration", stripped.removeprefix("-")))
-    except dh.ConfigError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration, such as 90m, '15 minutes' or PT2H") from None
+    except dh.ConfigError as error:
+        # The library's sentence with the examples of the command line.
+        reason = str(error).partition('": ')[2].rpartition("; allowed is")[0]
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a duration: {reason} (for example 90m, '15 minutes' or PT2H)"
+        ) from None
     return -length if stripped.startswith("-") else length

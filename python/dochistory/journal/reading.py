@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,27 +15,39 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 import dochistory as dh
+from dochistory import _checks
 from dochistory.journal.sinks import SCHEMA
 
 __all__ = ["Filter", "as_json_lines", "follow", "read"]
 
 _BLOCK = 4 << 20
 
+_Status = Literal["DUPLICATE", "IN_DOUBT"]
+
 
 @dataclass(frozen=True)
 class Filter:
-    """Selects records; all, by default."""
+    """Selects records; all, by default.
+
+    Raises:
+        ConfigError: [DH-CONFIG] the journal has no records of this status.
+    """
 
     trigger: str | None = None
     """Of this trigger."""
-    status: Literal["DUPLICATE", "IN_DOUBT"] | None = None
+    status: _Status | None = None
     """Of this status."""
     rule: str | None = None
-    """By this rule: "R11"; "R10" means "R10>S3", too."""
+    """By this rule: "R11"; "R10" means "R10>S3", too. A code that no record has selects nothing."""
     key: str | None = None
     """Of this key."""
     since: dt.datetime | None = None
     """Written then or later."""
+
+    def __post_init__(self) -> None:
+        """Refuse a status that selects nothing."""
+        if self.status is not None:
+            _checks.choice("status", self.status, get_args(_Status))
 
     def __call__(self, records: pa.Table) -> pa.Table:
         """The selected records."""
@@ -204,10 +216,25 @@ def _parsed(lines: bytes, place: str) -> pa.Table:
         zone_free = pc.replace_substring(table["time"], "Z", "")
         times = zone_free.cast(pa.timestamp("us")).cast(SCHEMA.field("time").type)
     except (pa.ArrowException, ValueError) as error:
-        raise dh.SchemaError(f"[DH-SCHEMA] {place}: not a journal: {' '.join(str(error).split())}") from error
+        raise dh.SchemaError(
+            f"[DH-SCHEMA] {place}{_strange_line(lines)}: not a journal: name a directory of ParquetSink, or a file of "
+            "JsonLinesSink"
+        ) from error
     if times.null_count or table["status"].null_count:
         raise dh.SchemaError(f"[DH-SCHEMA] {place}: not a journal: a line has no time or no status")
     return table.set_column(table.column_names.index("time"), "time", times)
+
+
+def _strange_line(lines: bytes) -> str:
+    """Which line is the first that no sink writes; nothing if each may be of one."""
+    for number, line in enumerate(lines.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            dt.datetime.fromisoformat(json.loads(line)["time"])
+        except (ValueError, TypeError, KeyError):
+            return f", line {number}"
+    return ""
 
 
 def as_json_lines(records: pa.Table) -> str:
