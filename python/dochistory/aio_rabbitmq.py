@@ -29,7 +29,7 @@ import aio_pika
 import aio_pika.exceptions
 
 import dochistory as dh
-from dochistory import _checks, _services, receiving
+from dochistory import _amqp, _services, receiving
 from dochistory._message_ids import Ids, NoneNamed
 from dochistory.brokers import single
 from dochistory.consumer import Consumer
@@ -103,7 +103,7 @@ class Receiver:
         on_error: OnError = "in_doubt",
         **settings: Any,
     ) -> None:
-        _checks.count("prefetch", prefetch)
+        _amqp.check(url, prefetch)
         _services.is_async(service)  # a plain function may answer an awaitable
         self.consumer = Consumer(history, trigger, **settings)
         self.queue = queue

@@ -23,7 +23,7 @@ from typing import Any
 import confluent_kafka
 
 import dochistory as dh
-from dochistory import _durations
+from dochistory import _checks, _durations
 from dochistory._adapter import Adapter, check_dead_letters
 from dochistory._dead_letter_topic import DeadLetterTopic
 from dochistory._message_ids import Ids
@@ -93,6 +93,7 @@ class Receiver(Adapter):
     ) -> None:
         if not hasattr(confluent_kafka, "ShareConsumer"):
             raise dh.ConfigError("[DH-CONFIG] this confluent-kafka has no ShareConsumer: install 2.16 or later")
+        _checks.texts("topics", topics)
         check_dead_letters(dead_letter_topic, "dead_letter_topic", on_error, trigger)
         super().__init__(
             history, trigger, service, on_error=on_error, claim_ahead=claim_ahead, most=most, settings=settings
