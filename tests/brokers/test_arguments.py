@@ -53,10 +53,6 @@ URLS = ["localhost", "http://localhost", "amqp://localhost:abc"]
         *((name, {"url": url}, "url is no URL of AMQP") for name in ("rabbitmq", "aio_rabbitmq") for url in URLS),
         ("rabbitmq", {"url": "amqp://h?heartbeat=x"}, "url is no URL of AMQP: Invalid heartbeat"),
         *(
-            (name, {"prefetch": 65_536}, "prefetch is 65536; allowed is a whole number from 1 to 65535")
-            for name in ("rabbitmq", "aio_rabbitmq")
-        ),
-        *(
             (name, {"topics": "orders"}, "topics is 'orders'; allowed is a list of")
             for name in ("kafka", "kafka_share")
         ),
