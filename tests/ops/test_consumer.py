@@ -451,6 +451,12 @@ def test_open_documents_are_resolved_by_a_resolver(consumer: dh.Consumer) -> Non
     assert audit.resolve_all("duplicate", rule="R11") == {"process": 0, "duplicate": 1}
 
 
+@pytest.mark.parametrize("decision", ["foo", None, 5])
+def test_decision_that_is_none_is_refused_with_nothing_open(consumer: dh.Consumer, decision: Any) -> None:
+    with pytest.raises(dh.ConfigError, match=r"allowed is process, duplicate or a resolver"):
+        consumer.history.audit.resolve_all(decision)
+
+
 def test_files_of_single_documents_are_put_together(consumer: dh.Consumer) -> None:
     audit = consumer.history.audit
     for number in range(70):
