@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -72,3 +74,14 @@ def entries(history: dh.History, of: dh.Trigger, **options: Any) -> list[dict[st
     """The entries of a trigger as rows."""
     rows: list[dict[str, Any]] = pa.RecordBatchReader.from_stream(history.entries(of, **options)).read_all().to_pylist()
     return rows
+
+
+@contextmanager
+def away(directory: Path) -> Iterator[None]:
+    """Takes the history's files away for a while."""
+    elsewhere = directory.with_suffix(".away")
+    directory.rename(elsewhere)
+    try:
+        yield
+    finally:
+        elsewhere.rename(directory)

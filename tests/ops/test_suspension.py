@@ -7,8 +7,7 @@ import datetime as dt
 import logging
 import pickle
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import pytest
 import dochistory as dh
 from dochistory.suspension import Status, state_directory, suspended
 from tests.store.processes import run
-from tests.support import T0, documents, rules, status_of, trigger
+from tests.support import T0, away, documents, rules, status_of, trigger
 
 
 class Clock:
@@ -44,16 +43,6 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-@contextmanager
-def away(directory: Path) -> Iterator[None]:
-    elsewhere = directory.with_suffix(".away")
-    directory.rename(elsewhere)
-    try:
-        yield
-    finally:
-        elsewhere.rename(directory)
 
 
 def suspension(history: Any, clock: Clock, **settings: Any) -> dh.Suspension:

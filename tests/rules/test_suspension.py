@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dochistory as dh
-from tests.support import IN_DOUBT, NEW, REJECT, SUSPEND, documents, entries, outcomes, rules, trigger
-
-
-@contextmanager
-def away(directory: Path) -> Iterator[None]:
-    """Takes the history's files away for a while."""
-    elsewhere = directory.with_suffix(".away")
-    directory.rename(elsewhere)
-    try:
-        yield
-    finally:
-        elsewhere.rename(directory)
+from tests.support import IN_DOUBT, NEW, REJECT, SUSPEND, away, documents, entries, outcomes, rules, trigger
 
 
 def transient(_: Any) -> Any:
