@@ -43,7 +43,7 @@ _BACKOFF = (0.2, 10.0)
 _PAUSES = (0.05, 5.0)
 """The first and the longest pause before a message is returned, in seconds: it comes again at once."""
 _UNREAD = 3
-"""After so many connections in a row that a message broke before any arrived, it is no accident."""
+"""After this number of connections in a row that a message broke before any arrived, it is no accident."""
 _LOST = (aio_pika.exceptions.AMQPError, aio_pika.exceptions.ChannelInvalidStateError, OSError)
 
 Service = Callable[[Message], Awaitable[object]]
