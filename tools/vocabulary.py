@@ -5,7 +5,9 @@ is a row of `PROSE`.
 """
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
@@ -34,7 +36,14 @@ BANNED = {
 }
 PATTERN = re.compile(r"(?<![\w-])(?:" + "|".join(f"(?:{word})" for word in BANNED) + r")(?![\w-])", re.IGNORECASE)
 # Where prose is checked: patterns of paths from the repository's root, in which `*` matches directories too.
-PROSE = ("*.md", "rust/core/src/*.rs", "rust/core/tests/*.rs", "rust/python/src/*.rs", "python/dochistory/*.py")
+PROSE = (
+    "*.md",
+    "rust/core/src/*.rs",
+    "rust/core/tests/*.rs",
+    "rust/python/src/*.rs",
+    "python/dochistory/*.py",
+    "python/pyspark_dochistory/*.py",
+)
 LONGEST_NAME = 60
 PYTHON_TEST = re.compile(r"^\s*(?:async )?def (test_\w+)\(", re.MULTILINE)
 RUST_TEST = re.compile(r"#\[(?:\w+::)?test(?:_case\([^\n]*\))?\]\s*(?:#\[[^\n]*\]\s*)*(?:async )?fn (\w+)\(")
@@ -58,16 +67,24 @@ def in_rust(text: str) -> Iterator[tuple[int, str]]:
 
 
 def in_python(text: str) -> Iterator[tuple[int, str]]:
-    """Docstrings, and comments on lines of their own."""
+    """Docstrings, of attributes too, and comments."""
     lines = text.split("\n")
-    numbers = {number for number, line in enumerate(lines, 1) if re.match(r"^\s*#(?!!)", line)}
+    found = {
+        token.start[0]: token.string.lstrip("#")
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == tokenize.COMMENT and not token.string.startswith("#!")
+    }
     for node in ast.walk(ast.parse(text)):
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
-            value = body[0].value
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                numbers.update(range(value.lineno, (value.end_lineno or value.lineno) + 1))
-    yield from ((number, lines[number - 1]) for number in sorted(numbers))
+        # A text that is a statement is the docstring of what it stands in, or of the attribute before it.
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(value := node.value, ast.Constant)
+            and isinstance(value.value, str)
+        ):
+            found |= {
+                number: lines[number - 1] for number in range(value.lineno, (value.end_lineno or value.lineno) + 1)
+            }
+    yield from sorted(found.items())
 
 
 def banned_words(path: PurePath, text: str) -> list[str]:

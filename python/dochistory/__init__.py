@@ -61,6 +61,7 @@ from dochistory.errors import (
     InDoubtError,
     PendingMessageError,
     RejectedError,
+    ResultError,
     RolledBack,
     SuspendedError,
 )
@@ -123,6 +124,7 @@ __all__ = [
     "ReadOnlyError",
     "RejectedError",
     "RestoredError",
+    "ResultError",
     "RolledBack",
     "SchemaError",
     "StateError",

@@ -51,6 +51,7 @@ class Adapter:
         settings: dict[str, Any],
         in_order: bool = False,
     ) -> None:
+        _checks.trigger(trigger)
         # One damaged message is in doubt, also where it comes alone; the worker notices that all are.
         self.consumer = Consumer(history, serial(trigger).replace(without_ids="in_doubt"), **settings)
         self._worker = Worker(
@@ -64,6 +65,7 @@ class Adapter:
             in_order=in_order,
             none_named=NoneNamed(trigger),
         )
+        self._has_run = False
 
     def stop(self) -> None:
         """End: the present message is completed, what was not begun goes back to the broker. Does not wait."""
@@ -73,8 +75,12 @@ class Adapter:
         """Receive until `stop` is called, or SIGTERM or SIGINT comes, or something fails.
 
         Raises:
+            StateError: [DH-STATE] it has run before: a receiver runs once.
             DocHistoryError: as `Consumer.begin`, but for suspensions, which are waited for.
         """
+        if self._has_run:
+            raise dh.StateError("[DH-STATE] this receiver has run: make another one to receive again")
+        self._has_run = True
         with _signals(self.stop), self.consumer:
             self._worker.start()
             try:
@@ -137,8 +143,10 @@ def check_dead_letters(place: str | None, name: str, on_error: OnError, trigger:
         trigger: one that may reject messages by their count, where the broker has a count.
 
     Raises:
-        ConfigError: [DH-CONFIG] they have none.
+        ConfigError: [DH-CONFIG] they have none; or the trigger is none.
     """
+    if trigger is not None:
+        _checks.trigger(trigger)
     rejects = trigger is not None and (trigger.kind == "jms" or trigger.max_redelivery_count is not None)
     gives_up = isinstance(on_error, Retry) and on_error.then == "dead_letter"
     if place is None and (rejects or gives_up):

@@ -5,10 +5,11 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import dochistory as dh
 from dochistory import _durations, _existing, _files, _moment, _native, objects
@@ -74,8 +75,8 @@ def backup(
 
 def _into_bucket(given: "_Given", target: str) -> int:
     """Copy to a local disk first, because others may write to the history meanwhile, and then to the bucket."""
-    with tempfile.TemporaryDirectory(prefix="dochistory-backup-") as home:
-        draft = Path(home) / "draft"
+    with _temporary("dochistory-backup-", None) as home:
+        draft = home / "draft"
         _drafted(given, draft)
         _native._copy_to_bucket(draft, target, given.storage_options)  # noqa: SLF001
         copies.store(draft, target, given.storage_options)
@@ -93,8 +94,9 @@ def _into_directory(given: "_Given", target: Path) -> int:
     draft = target.with_name(f".{target.name}.draft-{os.getpid()}")
     try:
         size = _drafted(given, draft)
-        draft.rename(target)
-        _files.sync(target.parent)
+        with _files.storage(target):
+            draft.rename(target)
+            _files.sync(target.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return size
@@ -111,17 +113,17 @@ def _fetched(given: "_Given", source: str, draft: Path) -> int:
 
     The audit log is that of an earlier instant: it must not tell of what the history does not know.
     """
-    with tempfile.TemporaryDirectory(prefix=".dochistory-audit-", dir=draft.parent) as home:
-        log = copies.fetch(source, given.storage_options, Path(home))
+    with _files.storage(draft), _temporary(".dochistory-audit-", draft.parent) as home:
+        log = copies.fetch(source, given.storage_options, home)
         _native._copy_from_bucket(source, draft, given.storage_options)  # noqa: SLF001
         if log is not None:
             shutil.copytree(home, draft / "audit")
             (draft / "known").mkdir(exist_ok=True)
-            (draft / "known" / "audit").write_text(log, encoding="utf-8")
-    for directory, _, files in os.walk(draft, topdown=False):
-        for name in files:
-            _files.sync(Path(directory) / name)
-        _files.sync(Path(directory))
+            _write_file(draft / "known" / "audit", log.encode())
+        for directory, _, files in os.walk(draft, topdown=False):
+            for name in files:
+                _files.sync(Path(directory) / name)
+            _files.sync(Path(directory))
     with dh.open(draft, read_only=True) as copy:
         return copy.verify(progress=given.progress)
 
@@ -133,12 +135,15 @@ def _copied(given: "_Given", source: Path, draft: Path) -> int:
         with dh.open(source, read_only=True) as history:
             names = _spaces(history)
         try:
-            with _moment.held(source, _durations.seconds("lock_timeout", given.lock_timeout)) as moment:
+            timeout = _durations.seconds("lock_timeout", given.lock_timeout)
+            with _moment.held(source, timeout) as moment, _files.storage(draft):
                 _copy(source, draft, moment)
             with dh.open(draft, read_only=True) as copy:
                 _complete(copy, names)
                 return copy.verify(progress=given.progress) + copy.audit.verify()
-        except (FileNotFoundError, dh.CorruptError, dh.OpenError, dh.StorageError) as error:
+        except (dh.CorruptError, dh.OpenError, dh.StorageError) as error:
+            if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
+                raise  # a full disk is no less full the next time
             if attempt == _ATTEMPTS:
                 # The source is damaged, which its own check reports, or it changes too fast.
                 with dh.open(source, read_only=True) as history:
@@ -204,8 +209,10 @@ def _copy_file(source: Path, target: Path, extent: tuple[int, int] | None = None
     with source.open("rb") as read:
         # The copy must never be readable for users who may not read the source, not even for a moment.
         mode = stat.S_IMODE(os.fstat(read.fileno()).st_mode)
-        with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as copy:
-            shutil.copyfileobj(read, copy, 1 << 20)
+        made = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with _named(target), os.fdopen(made, "wb") as copy:
+            while chunk := _read(read, source):
+                copy.write(chunk)
             if extent is not None:
                 copy.truncate(extent[0])
                 copy.truncate(extent[1])
@@ -213,8 +220,31 @@ def _copy_file(source: Path, target: Path, extent: tuple[int, int] | None = None
             os.fsync(copy.fileno())
 
 
+def _read(file: BinaryIO, path: Path) -> bytes:
+    with _named(path):
+        return file.read(1 << 20)
+
+
 def _write_file(target: Path, content: bytes) -> None:
-    with target.open("wb") as file:
+    with _named(target), target.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Name the file of a read, write or sync that the operating system refused: its error names none."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+@contextmanager
+def _temporary(prefix: str, parent: Path | None) -> Iterator[Path]:
+    with _files.storage(parent or Path(tempfile.gettempdir())):
+        home = tempfile.TemporaryDirectory(prefix=prefix, dir=parent)
+    with home as name:
+        yield Path(name)

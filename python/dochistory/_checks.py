@@ -1,6 +1,6 @@
 """Checks of arguments: the same error, with a code, in every function, before anything is done."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import dochistory as dh
@@ -47,21 +47,42 @@ def function(name: str, given: Any, *, optional: bool = False) -> None:
     raise dh.ConfigError(f"[DH-CONFIG] {name} is {given!r}; allowed is {allowed}")
 
 
-def count(name: str, given: Any, *, optional: bool = False) -> None:
+def count(name: str, given: Any, *, optional: bool = False, most: int | None = None) -> None:
     """Refuse anything but a whole number from 1 on.
 
     Args:
         name: the name of the argument.
         given: the value.
         optional: whether None is allowed.
+        most: the largest one that is allowed.
 
     Raises:
         ConfigError: [DH-CONFIG] it is none.
     """
-    if (optional and given is None) or (isinstance(given, int) and not isinstance(given, bool) and given >= 1):
+    is_count = isinstance(given, int) and not isinstance(given, bool) and given >= 1
+    if (optional and given is None) or (is_count and (most is None or given <= most)):
         return
-    allowed = "a whole number from 1 on" + (", or None" if optional else "")
+    allowed = "a whole number from 1 " + ("on" if most is None else f"to {most}") + (", or None" if optional else "")
     raise dh.ConfigError(f"[DH-CONFIG] {name} is {given!r}; allowed is {allowed}")
+
+
+def texts(name: str, given: Any) -> None:
+    """Refuse anything but several texts; one text is not several.
+
+    Args:
+        name: the name of the argument.
+        given: the value.
+
+    Raises:
+        ConfigError: [DH-CONFIG] it is something else.
+    """
+    are = (
+        isinstance(given, Collection)
+        and not isinstance(given, str | bytes)
+        and all(isinstance(each, str) for each in given)
+    )
+    if not are:
+        raise dh.ConfigError(f"[DH-CONFIG] {name} is {given!r}; allowed is a list of text")
 
 
 def application(given: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import dochistory as dh
-from dochistory import _ids
+from dochistory import _checks, _ids
 
 _LOGGER = "dochistory.receiving"
 
@@ -21,9 +21,13 @@ class Ids:
     Args:
         ask: the receiver's `id=`: called with what the client library delivers.
         name: called with the same; says which message it is, for a warning.
+
+    Raises:
+        ConfigError: [DH-CONFIG] `id=` is no function.
     """
 
     def __init__(self, ask: Callable[[Any], object], name: Callable[[Any], str]) -> None:
+        _checks.function("id", ask)
         self._ask = ask
         self._name = name
         self._warned: set[str] = set()

@@ -53,7 +53,7 @@ class Moment:
     audit: list[str] = field(default_factory=list)
     """The data files of the audit log."""
     audit_manifest: tuple[str, bytes] | None = None
-    """Its newest manifest, which the next writer takes away."""
+    """Its newest manifest, which the next writer removes."""
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from dochistory import _columns, journal
 from dochistory._combining import Combiner, Request
 from dochistory._forks import PerProcess
 from dochistory._results import results_of
+from dochistory.errors import ResultError
 from dochistory.once import Document
 
 if TYPE_CHECKING:
@@ -253,17 +254,44 @@ class OneByOne:
     def _results(self) -> dh.MessageIdMapper:
         return results_of(self.consumer.history, self.consumer.trigger)
 
-    def keep_result(self, document: Document, result: str) -> None:
-        """Keep what a service returned, for the duplicates of its document."""
-        if document.key is None:
-            return
-        self._results().remove([document.key])  # what a run left that ended in doubt
-        error = self._results().create([document.key], [result])["error"][0].as_py()
-        if error is not None:
-            raise dh.SchemaError(
-                f"[DH-SCHEMA] the result of document {document.key!r} has {len(result.encode())} bytes ({error}); "
-                "allowed are 65,535: keep it elsewhere, and return where"
-            )
+    def keep_result(self, document: Document, returned: Any) -> Any:
+        """Keep what a service returned, for the duplicates of its document; answers the same, as they get it.
+
+        It is kept before the document is completed: a process that dies in between leaves the
+        document in doubt, and never a DUPLICATE without its result. The work is done: a document
+        whose result cannot be kept is completed, whatever its policy.
+
+        Raises:
+            ResultError: [DH-RESULT] it cannot be kept.
+        """
+        document.on_error = "in_doubt"  # nothing releases it now, not even a failure to complete it
+        try:
+            return self._keep_result(document, returned)
+        except Exception as error:
+            document.complete()
+            raise ResultError(
+                f"[DH-RESULT] the function ran for document {document.key!r}, which is completed, but its result is "
+                f"not kept: {error}",
+                document,
+                returned,
+            ) from error
+
+    def _keep_result(self, document: Document, returned: Any) -> Any:
+        # The result of an earlier run that ended in doubt may be there: it is replaced.
+        try:
+            result = _json(returned)
+        except dh.SchemaError:
+            if document.key is not None:
+                self._results().remove([document.key])
+            raise
+        if document.key is not None:
+            results = self._results()
+            error = results.create([document.key], [result])["error"][0].as_py()
+            if error == "EXISTS":
+                error = results.update([document.key], [result])["error"][0].as_py()
+            if error is not None:
+                raise dh.SchemaError(f"[DH-SCHEMA] the mapper refused it: {error}")
+        return json.loads(result)
 
     def result_of(self, document: Document) -> Any:
         """What the service returned for a document; None if nothing is kept of it."""
@@ -271,6 +299,17 @@ class OneByOne:
             return None
         found = self._results().lookup([document.key])["mapped_id"][0].as_py()
         return None if found is None else json.loads(found)
+
+
+def _json(returned: Any) -> str:
+    try:
+        # Half a character (a lone surrogate) is spelled as JSON's escape.
+        return json.dumps(returned, ensure_ascii=False).encode(errors="backslashreplace").decode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise dh.SchemaError(
+            f"[DH-SCHEMA] the function returned a {type(returned).__name__}, which JSON cannot hold ({error}): return "
+            "what json.dumps takes, or leave result= away"
+        ) from error
 
 
 def _apart(requests: list[Request[Document]]) -> tuple[list[Request[Document]], list[Request[Document]]]:

@@ -34,7 +34,7 @@ class Status:
     since: dt.datetime
     """When it was suspended."""
     polls: int
-    """How often it was tried again since, in vain."""
+    """How often it was tried again since, without success."""
     next_poll: dt.datetime | None
     """When it is tried again; None if a person has to resume it."""
 

@@ -29,7 +29,7 @@ import aio_pika
 import aio_pika.exceptions
 
 import dochistory as dh
-from dochistory import _checks, _services, receiving
+from dochistory import _amqp, _services, receiving
 from dochistory._endings import Endings
 from dochistory._message_ids import Ids, NoneNamed
 from dochistory.brokers import single
@@ -44,7 +44,7 @@ _BACKOFF = (0.2, 10.0)
 _PAUSES = (0.05, 5.0)
 """The first and the longest pause before a message is returned, in seconds: it comes again at once."""
 _UNREAD = 3
-"""After so many connections in a row that a message broke before any arrived, it is no accident."""
+"""After this number of connections in a row that a message broke before any arrived, it is no accident."""
 _LOST = (aio_pika.exceptions.AMQPError, aio_pika.exceptions.ChannelInvalidStateError, OSError)
 
 Service = Callable[[Message], Awaitable[object]]
@@ -111,7 +111,7 @@ class Receiver:
         on_error: OnError = "in_doubt",
         **settings: Any,
     ) -> None:
-        _checks.count("prefetch", prefetch)
+        _amqp.check(url, prefetch)
         _services.is_async(service)  # a plain function may answer an awaitable
         self.consumer = Consumer(history, trigger, **settings)
         self.queue = queue

@@ -284,11 +284,13 @@ class Consumer:
             on_error: what becomes of a document whose function raises; the consumer's, if absent.
                 See `dochistory.once`.
             result: `json` keeps what the function returns, for the trigger's time to live, and
-                returns it for a DUPLICATE, too. Without it a DUPLICATE returns None.
+                returns it for a DUPLICATE, too. All callers get it as JSON holds it, the first one,
+                too: a tuple is a list. Without it a DUPLICATE returns None.
 
         Returns:
             Once: the decorator. The function then raises `InDoubtError` for a document in doubt and
-            `RejectedError` for one that was delivered too often. A function that returns an
+            `RejectedError` for one that was delivered too often. It raises `ResultError` if it ran,
+            but its result cannot be kept; the document is completed. A function that returns an
             awaitable or a generator, whose work has not ended, has failed: with `ConfigError`.
 
         Raises:

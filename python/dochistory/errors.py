@@ -16,6 +16,7 @@ __all__ = [
     "InDoubtError",
     "PendingMessageError",
     "RejectedError",
+    "ResultError",
     "RolledBack",
     "SuspendedError",
 ]
@@ -54,7 +55,7 @@ class PendingMessageError(DocHistoryError):
 
 
 class DocumentError(DocHistoryError):
-    """A document that does not run."""
+    """A document that does not run, or whose result is not kept."""
 
     def __init__(self, text: str, document: "Document | None" = None) -> None:
         super().__init__(text)
@@ -72,3 +73,12 @@ class RejectedError(DocumentError):
 
 class DeadLetterError(DocumentError):
     """[DH-DEAD-LETTER] The service failed as often as its policy allows: put the document where dead letters are."""
+
+
+class ResultError(DocumentError):
+    """[DH-RESULT] The function ran and the document is completed, but its result is not kept for duplicates."""
+
+    def __init__(self, text: str, document: "Document | None" = None, returned: object = None) -> None:
+        super().__init__(text, document)
+        self.returned = returned
+        """What the function returned."""

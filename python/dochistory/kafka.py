@@ -24,6 +24,7 @@ from typing import Any
 import confluent_kafka
 
 import dochistory as dh
+from dochistory import _checks
 from dochistory._adapter import Adapter, check_dead_letters
 from dochistory._dead_letter_topic import DeadLetterTopic
 from dochistory._message_ids import Ids
@@ -124,6 +125,7 @@ class Receiver(Adapter):
         revoke_timeout: float = 30.0,
         **settings: Any,
     ) -> None:
+        _checks.texts("topics", topics)
         check_dead_letters(dead_letter_topic, "dead_letter_topic", on_error)
         super().__init__(
             history,

@@ -23,7 +23,7 @@ from typing import Any
 import confluent_kafka
 
 import dochistory as dh
-from dochistory import _durations
+from dochistory import _checks, _durations
 from dochistory._adapter import Adapter, check_dead_letters, most_held
 from dochistory._dead_letter_topic import DeadLetterTopic
 from dochistory._message_ids import Ids
@@ -95,6 +95,7 @@ class Receiver(Adapter):
     ) -> None:
         if not hasattr(confluent_kafka, "ShareConsumer"):
             raise dh.ConfigError("[DH-CONFIG] this confluent-kafka has no ShareConsumer: install 2.16 or later")
+        _checks.texts("topics", topics)
         check_dead_letters(dead_letter_topic, "dead_letter_topic", on_error, trigger)
         held = most_held("most", most, trigger, 100)
         super().__init__(

@@ -17,7 +17,7 @@ _TABLE = "border-collapse:collapse;font-variant-numeric:tabular-nums"
 _CELL = "text-align:left;padding:.2em .8em .2em 0;border-bottom:1px solid #8884"
 _BAD = "color:#c0261d;font-weight:600"
 _MOST = 20
-"""So many rows of a list are shown."""
+"""The maximum number of rows of a list that are shown."""
 
 
 def history_html(history: dh.History) -> str:

@@ -12,7 +12,6 @@ policy, a service that raises `RolledBack` says that its work was undone: its do
 
 import asyncio
 import functools
-import json
 import logging
 import random
 import time
@@ -231,7 +230,7 @@ class Once:
                 except Exception as error:  # noqa: BLE001 - raised further, unless it is tried again
                     time.sleep(_wait(self.on_error, attempt, error, document))
             if self.result is not None:
-                self.one_by_one.keep_result(document, _json(returned))
+                returned = self.one_by_one.keep_result(document, returned)
         return returned
 
     async def _run_async(
@@ -248,7 +247,7 @@ class Once:
                 except Exception as error:  # noqa: BLE001 - raised further, unless it is tried again
                     await asyncio.sleep(_wait(self.on_error, attempt, error, document))
             if self.result is not None:
-                await asyncio.to_thread(self.one_by_one.keep_result, document, _json(returned))
+                returned = await asyncio.to_thread(self.one_by_one.keep_result, document, returned)
         return returned
 
     def _answer(self, document: Document) -> Any:
@@ -290,13 +289,3 @@ def _wait(policy: OnError, attempt: int, error: Exception, document: Document) -
         text, document.key, attempt, policy.attempts, type(error).__name__, error, wait, stacklevel=3
     )
     return wait
-
-
-def _json(returned: Any) -> str:
-    try:
-        return json.dumps(returned, ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise dh.SchemaError(
-            f"[DH-SCHEMA] the function returned a {type(returned).__name__}, which JSON cannot hold ({error}): return "
-            "what json.dumps takes, or leave result= away"
-        ) from error

@@ -25,6 +25,7 @@ import pika
 import pika.exceptions
 
 import dochistory as dh
+from dochistory import _amqp
 from dochistory._adapter import Adapter, most_held
 from dochistory._message_ids import Ids
 from dochistory.brokers import single
@@ -91,6 +92,7 @@ class Receiver(Adapter):
         claim_ahead: float | str | timedelta = 0.05,
         **settings: Any,
     ) -> None:
+        _amqp.check(url, 1 if prefetch is None else prefetch)
         held = most_held("prefetch", prefetch, trigger, 500)
         super().__init__(
             history,
@@ -104,7 +106,7 @@ class Receiver(Adapter):
         self.queue = queue
         self.connections = 0
         """How often it was connected."""
-        self._parameters = pika.URLParameters(url) if isinstance(url, str) else url
+        self._parameters = _parameters_of(url) if isinstance(url, str) else url
         self._prefetch = held
         self._ids = Ids(id, lambda delivered: f"{queue}/{delivered[0].delivery_tag}")
         self._connection: Any = None
@@ -116,7 +118,12 @@ class Receiver(Adapter):
         self._to_settle: list[tuple[Message, Settlement]] = []
 
     def _receive(self) -> None:
-        self._connect()  # what fails the first time is a mistake, rather than an outage
+        try:
+            self._connect()  # what fails the first time is a mistake, rather than an outage
+        except pika.exceptions.AMQPConnectionError as error:
+            if str(error):
+                raise
+            raise pika.exceptions.AMQPConnectionError(f"queue {self.queue!r}: {self._parameters}: {error!r}") from error
         while not self.is_stopping:
             try:
                 self._turn()
@@ -236,3 +243,10 @@ class Receiver(Adapter):
             return
         with contextlib.suppress(*_LOST):
             connection.close()
+
+
+def _parameters_of(url: str) -> pika.URLParameters:
+    try:
+        return pika.URLParameters(url)
+    except ValueError as error:
+        raise dh.ConfigError(f"[DH-CONFIG] url is no URL of AMQP: {error}") from error

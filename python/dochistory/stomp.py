@@ -126,6 +126,7 @@ class Receiver(Adapter):
     ) -> None:
         check_dead_letters(dead_letter_destination, "dead_letter_destination", on_error, trigger)
         _checks.count("prefetch", prefetch)
+        ours, theirs = _milliseconds(heartbeats)
         super().__init__(
             history, trigger, service, on_error=on_error, claim_ahead=claim_ahead, most=prefetch, settings=settings
         )
@@ -136,7 +137,7 @@ class Receiver(Adapter):
         self._brokers = [*brokers]
         self._login = login or (None, None)
         self._dead_letters = dead_letter_destination
-        self._heartbeats = heartbeats
+        self._heartbeats = ours, theirs
         self._configure = configure
         self._headers = {
             "consumer-window-size": str(window),
@@ -261,6 +262,17 @@ _BROKERS_OWN = frozenset(
     }
 )
 """Headers of a message that a dead letter does not take with it."""
+
+
+def _milliseconds(heartbeats: Any) -> tuple[int, int]:
+    """The two heartbeats, checked."""
+    try:
+        ours, theirs = (int(each) for each in heartbeats if int(each) == each >= 0)
+    except (TypeError, ValueError):
+        raise dh.ConfigError(
+            f"[DH-CONFIG] heartbeats is {heartbeats!r}; allowed are two whole numbers of milliseconds"
+        ) from None
+    return ours, theirs
 
 
 class _Link(stomp.ConnectionListener):  # type: ignore[misc]

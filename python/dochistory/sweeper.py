@@ -378,4 +378,4 @@ def _read(directory: Path) -> dict[str, Any]:
     try:
         return _files.content_of(directory / _FILE) or {}
     except dh.CorruptError:
-        return {}  # a figure, which the next run writes anew
+        return {}  # a figure, which the next run writes again

@@ -33,19 +33,19 @@ class DefaultSource(DataSource):
         return source.schema(self.options)
 
     def reader(self, schema: StructType) -> Any:
-        """Whoever reads that table."""
+        """Reads that table."""
         from dochistory.spark import source
 
         return source.Reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
-        """Whoever records the documents of a DataFrame."""
+        """Records the documents of a DataFrame."""
         from dochistory.spark import sink
 
         return sink.writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: ARG002, N802 - Spark's words
-        """Whoever records the documents of a stream. Every mode of output adds: nothing is ever taken back."""
+        """Records the documents of a stream. Every mode of output adds: nothing is ever taken back."""
         from dochistory.spark import sink
 
         return sink.stream_writer(self.options, schema)

@@ -18,6 +18,7 @@ import dochistory as dh
 from dochistory import aio_rabbitmq, kafka, kafka_share, rabbitmq, sqs, stomp
 from dochistory.receiving import Message, Worker
 from tests.brokers.campaign import eventually, kept_in_audit
+from tests.brokers.test_services import of_topic
 from tests.support import documents, statuses, trigger
 
 DAMAGED = {"no UTF-8": b"\xff", "number": 7, "surrogate": "\ud800", "raises": KeyError("order")}
@@ -76,8 +77,8 @@ def from_client(one: Any, found: object) -> list[Message]:
 RECEIVERS: dict[str, tuple[Callable[..., Any], Callable[[Any, object], list[Message]]]] = {
     "rabbitmq": (rabbitmq.Receiver, from_rabbitmq),
     "stomp": (stomp.Receiver, from_stomp),
-    "kafka": (partial(kafka.Receiver, config={}), from_client),
-    "kafka_share": (partial(kafka_share.Receiver, config={}), from_client),
+    "kafka": (partial(of_topic, kafka.Receiver, config={}), from_client),
+    "kafka_share": (partial(of_topic, kafka_share.Receiver, config={}), from_client),
     "sqs": (partial(sqs.Receiver, client=object()), from_client),
 }
 

@@ -310,10 +310,10 @@ def test_network_that_is_cut_runs_nothing_twice(broker: RabbitMQ, queue: str, re
     assert sorted(map(str, ran)) == sorted(ids_of(published))
 
 
-@pytest.mark.parametrize("prefetch", [0, 1.5, "5", True])
+@pytest.mark.parametrize("prefetch", [0, 1.5, "5", True, 65_536])
 @pytest.mark.parametrize("kind", [rabbitmq.Receiver, InLoop])
 def test_receiver_that_holds_nothing_is_refused(tmp_path: Path, kind: Any, prefetch: Any) -> None:
-    with pytest.raises(dh.ConfigError, match=f"prefetch is {prefetch!r}; allowed is a whole number from 1 on"):
+    with pytest.raises(dh.ConfigError, match=f"prefetch is {prefetch!r}; allowed is a whole number from 1 to 65535"):
         kind(tmp_path / "h", trigger(), "q", print, prefetch=prefetch)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import resource
 import threading
@@ -10,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import dochistory as dh
-from dochistory import _moment
+from dochistory import _backup, _moment
 from tests.cli.conftest import Run
-from tests.store.processes import start
+from tests.store.processes import finish, start
 from tests.support import documents, entries, trigger
 
 # Each id goes through them in this order; a copy made space after space has the later ones without the earlier ones.
@@ -111,6 +112,44 @@ def test_backups_at_the_same_time_do_not_block_each_other(orders: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(taken) == 60
+
+
+SHORT_OF_SPACE = """
+    import resource, signal
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
+    try:
+        dh.backup(sys.argv[1], sys.argv[2])
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_a_full_disk_is_told_with_the_file_at_once(orders: Path, tmp_path: Path) -> None:
+    with dh.open(orders) as history:
+        history.begin(documents(map(str, range(20_000))), trigger("more")).complete()
+    (said,) = finish(start(SHORT_OF_SPACE, orders, tmp_path / "copy.history"))
+    assert said.startswith(f"StorageError [DH-IO] {tmp_path}/.copy.history.draft-")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["orders.history"]
+
+
+def test_a_bad_sector_of_the_source_is_told_with_its_file(
+    orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bad_sector(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(_backup, "_read", bad_sector)
+    with pytest.raises(dh.StorageError, match=r"^\[DH-IO\] .*: Input/output error"):
+        dh.backup(orders, tmp_path / "copy.history")
+
+
+def test_what_a_progress_callback_raises_comes_back(orders: Path, tmp_path: Path) -> None:
+    def broken_pipe(*_: int) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        dh.backup(orders, tmp_path / "copy.history", progress=broken_pipe)
 
 
 def test_too_few_descriptors_are_said_and_never_a_partial_moment(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,7 +205,7 @@ def test_maps_are_shown_kept_up_and_copied_by_commands(run: Run, s3: Server, pla
     assert [one["stream"] for one in run("--history", place, "delivery", "--json").json["streams"]] == ["s"]
     done = run("--history", place, "maintain", "--grace", "1 s", "--json").json["triggers"]
     assert set(done) == {"mapper:jms", "delivery:received"}
-    assert run("--history", place, "verify", "--json").json["value_bytes"] >= 0
+    assert run("--history", place, "verify", "--json").json["value_bytes"] > 0
     copy, again = tmp_path / "copy.history", f"{place}-again"
     assert run("--history", place, "backup", copy).status == 0
     assert run("--history", copy, "backup", again).status == 0

@@ -16,6 +16,7 @@ import pytest
 
 import dochistory as dh
 from dochistory import journal
+from dochistory._one_by_one import OneByOne
 from dochistory.once import Retry
 from tests.support import documents, rules, statuses, trigger
 
@@ -135,11 +136,76 @@ def test_decorated_function_returns_its_stored_result(consumer: dh.Consumer, tmp
     assert ran == ["a"]
 
 
-def test_result_that_json_cannot_hold_completes_nothing(consumer: dh.Consumer) -> None:
-    handle = consumer.once(key=lambda key: key, result="json")(lambda _: object())
-    with pytest.raises(dh.SchemaError, match="which JSON cannot hold"):
-        handle("a")
+POLICIES: list[Any] = ["in_doubt", "release", Retry(2, backoff=0)]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=["in_doubt", "release", "retry"])
+@pytest.mark.parametrize("is_async", [False, True], ids=["thread", "loop"])
+@pytest.mark.parametrize("returned", [{1}, "x" * 17_000_000, "not written"], ids=["no_json", "too_long", "not_written"])
+def test_service_whose_result_is_not_kept_runs_once(
+    consumer: dh.Consumer, monkeypatch: pytest.MonkeyPatch, policy: Any, is_async: bool, returned: object
+) -> None:
+    ran: list[str] = []
+
+    def work(key: str) -> object:
+        ran.append(key)
+        return returned
+
+    async def work_in_loop(key: str) -> object:
+        return work(key)
+
+    decorated = consumer.once(key=lambda key: key, result="json", on_error=policy)(work_in_loop if is_async else work)
+
+    def call() -> Any:
+        return asyncio.run(decorated("a")) if is_async else decorated("a")
+
+    with monkeypatch.context() as patched:
+        if returned == "not written":
+            patched.setattr(OneByOne, "_results", full_disk)
+        with pytest.raises(dh.ResultError, match=r"^\[DH-RESULT\] the function ran for document 'a', which") as it:
+            call()
+    assert (it.value.returned, it.value.document.key) == (returned, "a")  # type: ignore[union-attr]
+    assert rule_of(consumer, "a") == ["R9"]
+    assert (call(), ran) == (None, ["a"])
+
+
+def full_disk(*_: object) -> Any:
+    raise dh.StorageError("[DH-IO] cannot write x: no space left on device")
+
+
+def test_result_and_completion_that_both_fail_release_nothing(
+    consumer: dh.Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OneByOne, "_results", full_disk)
+    monkeypatch.setattr(OneByOne, "complete", full_disk)
+    with pytest.raises(dh.StorageError):
+        consumer.once(key=lambda key: key, result="json", on_error="release")(lambda _: 1)("a")
     assert rule_of(consumer, "a") == ["R11"]
+
+
+def test_result_of_an_earlier_run_is_replaced(consumer: dh.Consumer) -> None:
+    with pytest.raises(dh.ResultError):
+        leave_result(consumer, "a", {1})
+    assert consumer.once(key=lambda key: key, result="json")(lambda _: 1)("a") is None
+    leave_result(consumer, "b", 2)
+    assert consumer.once(key=lambda key: key, result="json")(lambda _: 1)("b") == 2
+
+
+def leave_result(consumer: dh.Consumer, key: str, returned: Any) -> None:
+    """A run ends after its result was kept and before it is completed; the document runs again."""
+    with consumer.one(key) as document:
+        OneByOne(consumer).keep_result(document, 1)
+        document.release()
+    consumer.once(key=lambda key: key, result="json")(lambda _: returned)(key)
+
+
+@pytest.mark.parametrize(
+    ("returned", "kept"),
+    [((1, 2), [1, 2]), ({"a": {1: 2}}, {"a": {"1": 2}}), ("a\ud800", "a\ud800"), ("größer", "größer")],
+)
+def test_all_callers_get_the_result_as_json_holds_it(consumer: dh.Consumer, returned: object, kept: object) -> None:
+    handle = consumer.once(key=lambda key: key, result="json")(lambda _: returned)
+    assert [handle("a"), handle("a")] == [kept, kept]
 
 
 def test_long_result_comes_back_whole(consumer: dh.Consumer) -> None:
@@ -383,6 +449,12 @@ def test_open_documents_are_resolved_by_a_resolver(consumer: dh.Consumer) -> Non
     assert audit.list()["state"].to_pylist() == ["process", "duplicate", "open"]
     assert audit.resolve_all("process", rule="R3") == {"process": 0, "duplicate": 0}
     assert audit.resolve_all("duplicate", rule="R11") == {"process": 0, "duplicate": 1}
+
+
+@pytest.mark.parametrize("decision", ["foo", None, 5])
+def test_decision_that_is_none_is_refused_with_nothing_open(consumer: dh.Consumer, decision: Any) -> None:
+    with pytest.raises(dh.ConfigError, match=r"allowed is process, duplicate or a resolver"):
+        consumer.history.audit.resolve_all(decision)
 
 
 def test_files_of_single_documents_are_put_together(consumer: dh.Consumer) -> None:

@@ -29,7 +29,14 @@ SPOKEN = [
 
 @pytest.mark.parametrize("sentence", SPOKEN)
 @pytest.mark.parametrize(
-    ("name", "form"), [("a.md", "{}\n"), ("a.py", '"""{}"""\n'), ("a.rs", "/// {}\nfn a() {{}}\n")]
+    ("name", "form"),
+    [
+        ("a.md", "{}\n"),
+        ("a.py", '"""{}"""\n'),
+        ("a.py", 'class A:\n    b = 1\n    """{}"""\n'),
+        ("a.py", "a = 1  # {}\n"),
+        ("a.rs", "/// {}\nfn a() {{}}\n"),
+    ],
 )
 def test_banned_words_in_prose_are_found(sentence: str, name: str, form: str) -> None:
     assert vocabulary.banned_words(Path(name), form.format(sentence))
@@ -44,6 +51,10 @@ def test_banned_words_divided_by_a_line_are_found_once() -> None:
 def test_words_in_code_and_links_are_no_prose() -> None:
     page = "See `upkeep` and [that](https://example.org/anew).\n\n```\nso many, so often\n```\n"
     assert vocabulary.banned_words(Path("a.md"), page) == []
+
+
+def test_text_of_a_program_is_no_prose() -> None:
+    assert vocabulary.banned_words(Path("a.py"), 'a = "built # anew"\n') == []
 
 
 def test_plain_words_are_not_banned() -> None:
@@ -74,6 +85,7 @@ def test_pages_and_sources_of_the_package_are_prose() -> None:
         "rust/core/tests/fuzz.rs",
         "rust/python/src/arrow.rs",
         "python/dochistory/cli/run.py",
+        "python/pyspark_dochistory/__init__.py",
     )
     others = ("tools/prose.py", "benches/runner.py", "python/dochistory/_native.pyi")
     assert [path for path in prose + others if vocabulary.is_prose(Path(path))] == list(prose)

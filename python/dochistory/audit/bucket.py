@@ -28,7 +28,7 @@ from dochistory.objects.client import ObjectClient
 T = TypeVar("T")
 
 LEASE_S = 600.0
-"""The life of a turn that its holder does not renew, in seconds."""
+"""How long a turn lasts that its holder does not renew, in seconds."""
 _RENEWED_S = 60.0
 _TRIES = 100
 
@@ -260,7 +260,7 @@ class Turn:
         listed = {one.name: one.changed_us for one in self._client.list(self._prefix, after=self._prefix)}
         now = listed.pop(self._name, None)
         if now is None:
-            return self._name  # this process was so slow that another one took it away
+            return self._name  # this process was so slow that another one removed it
         live = [name for name, changed in listed.items() if now - changed < LEASE_S * 1e6]
         if live:
             self._client.delete(self._name)

@@ -46,7 +46,7 @@ _MANIFEST = re.compile(re.escape(FOLDER) + r"manifest-(\d{16})\.json")
 _FIRST_NAMED = re.compile(re.escape(FOLDER) + r"(?:kept|event)-.*-(\d{16})-[0-9a-f]{16}-[0-9a-f]{8}\.parquet")
 
 
-class Raced(Exception):  # noqa: N818 - no error of the log's: whoever changes it begins again
+class Raced(Exception):  # noqa: N818 - no error of the log's: its caller begins again
     """Another writer's manifest was first."""
 
 

@@ -35,7 +35,7 @@ _NO_BATCH = "0" * 16
 _TRIES = 100
 
 
-class Gone(Exception):  # noqa: N818 - no error of the log's: whoever reads looks again
+class Gone(Exception):  # noqa: N818 - no error of the log's: the reader lists again
     """A file was removed that a manifest named a moment ago."""
 
 

@@ -317,6 +317,8 @@ class AuditLog:
             ConfigError: [DH-CONFIG] there is no such decision.
             SchemaError: [DH-SCHEMA] the resolver gave another number of answers.
         """
+        if decision not in ("process", "duplicate") and not callable(decision):
+            raise dh.ConfigError(f"[DH-CONFIG] decision is {decision!r}; allowed is process, duplicate or a resolver")
         entries = self.list(trigger, "open", rule=rule)
         decided: dict[Decision, int] = {"process": 0, "duplicate": 0}
         for name in entries["trigger"].unique().to_pylist():

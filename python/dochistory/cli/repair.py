@@ -9,7 +9,7 @@ from dochistory.cli.context import Add, Context, trigger_option, yes_option
 from dochistory.cli.failures import Exit
 
 _SHOWN = 10
-"""So many ids of a finding are printed."""
+"""The maximum number of ids of a finding that are printed."""
 
 
 def add_to(commands: Any, add: Add) -> None:
