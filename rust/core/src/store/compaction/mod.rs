@@ -71,7 +71,7 @@ impl KeySpace {
     pub(crate) fn maintain(&self, all: bool, progress: Progress) -> Result<Maintained> {
         let mut done = Maintained::default();
         if self.env.read_only {
-            return Err(crate::Error::ReadOnly(self.directory.clone()));
+            return Err(crate::Error::ReadOnly(self.env.place()));
         }
         if !self.exists()? {
             return Ok(done);
