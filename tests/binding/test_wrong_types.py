@@ -58,6 +58,26 @@ def test_a_wrong_type_is_refused_by_the_arguments_name(
     assert str(raised.value).startswith(f"[DH-CONFIG] {name} is {given!r}; allowed is ")
 
 
+SURROGATE = "a\udc80"
+NO_TEXT: dict[str, Callable[[dh.History], Any]] = {
+    "channel": lambda history: history.mapper(SURROGATE),
+    "subscriber": lambda history: history.delivery_out(SURROGATE),
+    "on_replay": lambda history: history.begin(documents(["a"]), trigger(), on_replay=SURROGATE),
+}
+
+
+@pytest.mark.parametrize(("name", "call"), NO_TEXT.items(), ids=NO_TEXT)
+def test_a_lone_surrogate_is_no_text(history: dh.History, name: str, call: Callable[[dh.History], Any]) -> None:
+    with pytest.raises(dh.ConfigError) as raised:
+        call(history)
+    assert str(raised.value).startswith(f"[DH-CONFIG] {name} is 'a\\udc80'; allowed is ")
+
+
+def test_a_key_with_a_lone_surrogate_is_told(history: dh.History) -> None:
+    with pytest.raises(dh.SchemaError, match=r"key 0 is '\\udc80'; allowed is text or None"):
+        history.complete(["\udc80"], trigger())
+
+
 @pytest.mark.parametrize("given", ["id", 7, {"uuid": 7}, {7: "uuid"}])
 @pytest.mark.parametrize(
     "call",

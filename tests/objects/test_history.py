@@ -87,8 +87,9 @@ def test_entries_and_figures_are_those_of_the_bucket(opened: Open, place: str) -
         figures = history.stats()
         assert str(figures["path"]) == place
         assert figures["triggers"]["orders"]["log_entries"] == 20
-        with pytest.raises(dh.ReadOnlyError):
+        with pytest.raises(dh.ReadOnlyError) as raised:
             history.begin(documents(["1"]), trigger())
+        assert str(raised.value) == f"[DH-READ-ONLY] the history at {place} was opened read-only"
 
 
 def test_a_load_lies_in_the_bucket_whole(opened: Open) -> None:

@@ -12,8 +12,9 @@ use std::time::Duration;
 use dochistory_core::Error;
 use dochistory_core::columns::FlagColumn;
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::io::{Disk, File, FileId, FileSystem, ProcessId};
+use dochistory_core::io::{Disk, FileSystem, ProcessId};
 use dochistory_core::protocols::trigger::{Call, OnReplay};
+use harness::forwarding::{Changes, Forwarding};
 use harness::{Ids, START, begin, fresh, open, rules, trigger};
 
 type Step = Box<dyn FnOnce() + Send>;
@@ -33,35 +34,7 @@ impl fmt::Debug for Between {
     }
 }
 
-impl FileSystem for Between {
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Disk.create(path)
-    }
-
-    fn open(&self, path: &Path, write: bool) -> io::Result<Arc<dyn File>> {
-        Disk.open(path, write)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        Disk.link(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        Disk.remove(path)
-    }
-
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        Disk.create_directory(path)
-    }
-
-    fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        Disk.sync_directory(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        Disk.list(path)
-    }
-
+impl Changes for Between {
     fn exists(&self, path: &Path) -> io::Result<bool> {
         let is_there = Disk.exists(path)?;
         if !is_there && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("manifest")) {
@@ -71,14 +44,6 @@ impl FileSystem for Between {
             }
         }
         Ok(is_there)
-    }
-
-    fn identify(&self, path: &Path) -> io::Result<Option<FileId>> {
-        Disk.identify(path)
-    }
-
-    fn process(&self) -> ProcessId {
-        Disk.process()
     }
 
     fn is_alive(&self, process: &ProcessId) -> Option<bool> {
@@ -92,7 +57,7 @@ impl FileSystem for Between {
 }
 
 fn opened(system: &Between, path: &Path) -> History {
-    History::open_on(Arc::new(system.clone()), path, &OpenOptions::default()).unwrap()
+    History::open_on(Arc::new(Forwarding(system.clone())), path, &OpenOptions::default()).unwrap()
 }
 
 #[test]

@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::io::{Disk, File, FileId, FileSystem, Mapping, ProcessId};
+use dochistory_core::io::{File, FileId, Mapping};
 use dochistory_core::protocols::trigger::{Call, OnReplay};
 use dochistory_core::testing::simulated::Simulated;
 use dochistory_core::{Error, Result};
+use harness::forwarding::{Changes, Forwarding};
 use harness::{Ids, START, rules, trigger, uuids};
 
 /// The machine's file system, whose locks lie once it is told to.
@@ -26,58 +27,14 @@ struct Lying(Arc<AtomicBool>);
 struct LyingFile(Lying, Arc<dyn File>);
 
 impl Lying {
-    fn file(&self, file: io::Result<Arc<dyn File>>) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(LyingFile(self.clone(), file?)))
-    }
-
     fn is_lying(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-impl FileSystem for Lying {
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        self.file(Disk.create(path))
-    }
-
-    fn open(&self, path: &Path, write: bool) -> io::Result<Arc<dyn File>> {
-        self.file(Disk.open(path, write))
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        Disk.link(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        Disk.remove(path)
-    }
-
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        Disk.create_directory(path)
-    }
-
-    fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        Disk.sync_directory(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        Disk.list(path)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        Disk.exists(path)
-    }
-
-    fn identify(&self, path: &Path) -> io::Result<Option<FileId>> {
-        Disk.identify(path)
-    }
-
-    fn process(&self) -> ProcessId {
-        Disk.process()
-    }
-
-    fn is_alive(&self, process: &ProcessId) -> Option<bool> {
-        Disk.is_alive(process)
+impl Changes for Lying {
+    fn file(&self, file: Arc<dyn File>) -> Arc<dyn File> {
+        Arc::new(LyingFile(self.clone(), file))
     }
 }
 
@@ -140,7 +97,7 @@ fn a_lock_that_is_given_twice_is_refused_when_a_history_is_made() {
     let directory = tempfile::tempdir().unwrap();
     let system = Lying::default();
     system.0.store(true, Ordering::SeqCst);
-    let made = History::open_on(Arc::new(system), &directory.path().join("h"), &creating());
+    let made = History::open_on(Arc::new(Forwarding(system)), &directory.path().join("h"), &creating());
     assert!(matches!(made, Err(Error::Fenced { .. })), "{made:?}");
 }
 
@@ -178,8 +135,9 @@ fn of_writers_that_no_lock_keeps_apart_no_two_get_an_id_as_new() {
     for _ in 0..20 {
         let (directory, system) = (tempfile::tempdir().unwrap(), Lying::default());
         let path = directory.path().join("h");
-        let histories: Vec<History> =
-            (0..WRITERS).map(|_| History::open_on(Arc::new(system.clone()), &path, &creating()).unwrap()).collect();
+        let histories: Vec<History> = (0..WRITERS)
+            .map(|_| History::open_on(Arc::new(Forwarding(system.clone())), &path, &creating()).unwrap())
+            .collect();
         // All have found the locks to be good; from now on they are not.
         for history in &histories {
             begin(history, &uuids(0..1)).unwrap();

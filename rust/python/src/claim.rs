@@ -6,11 +6,12 @@ use crate::arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use crate::arrow::buffer::BooleanBuffer;
 use crate::arrow::compute::filter_record_batch;
 use dochistory_core::protocols::trigger::rules::{Action, Outcome as Decision, Status};
-use dochistory_core::protocols::trigger::{Claim as Claimed, Replay};
+use dochistory_core::protocols::trigger::{Begun, Claim as Claimed, Replay};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
+use crate::call::Documents;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
@@ -198,6 +199,25 @@ fn counted(decisions: &[Decision]) -> Vec<Counted> {
 }
 
 impl Claim {
+    pub(crate) fn of(
+        handle: Arc<Handle>,
+        begun: Begun,
+        documents: Documents<'_>,
+        verdict_columns: RecordBatch,
+    ) -> Self {
+        Self {
+            handle,
+            started_at_us: begun.claim.as_ref().map_or(documents.now_us, Claimed::started_at),
+            claimed: begun.claim,
+            replay: begun.replay,
+            decisions: begun.verdicts.outcomes,
+            input: documents.input,
+            verdict_columns,
+            verdicts: PyOnceLock::new(),
+            new: PyOnceLock::new(),
+        }
+    }
+
     fn to_process(&self) -> Outcome<Vec<RecordBatch>> {
         if self.decisions.iter().all(|decision| decision.is_process()) {
             return Ok(self.input.batches.clone());

@@ -5,11 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dochistory_core::history::History as Engine;
-use dochistory_core::protocols::trigger::Claim as Claimed;
 use dochistory_core::protocols::trigger::rules::{Outcome as Decision, Trigger as Rules};
 use dochistory_core::{Replays, Transaction};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyMapping;
 
 use crate::arguments;
@@ -236,20 +234,7 @@ impl History {
         })?;
         warn_of_maintenance(py, failed);
         this.get().note_without_id(py, trigger.get(), &begun.verdicts.outcomes, audit.is_none());
-        let started_at_us = begun.claim.as_ref().map_or(documents.now_us, Claimed::started_at);
-        let claim = Claim {
-            handle: this.get().handle.clone(),
-            claimed: begun.claim,
-            replay: begun.replay,
-            started_at_us,
-            decisions: begun.verdicts.outcomes,
-            input: documents.input,
-            verdict_columns,
-            verdicts: PyOnceLock::new(),
-            new: PyOnceLock::new(),
-        };
-        let claim = Bound::new(py, claim)?;
-        let rules = &trigger.get().rules;
+        let claim = Bound::new(py, Claim::of(handle.clone(), begun, documents, verdict_columns))?;
         if let Some(keeper) = keeper.filter(|keeper| keeper.is_concerned(rules.kind, &claim.get().decisions)) {
             keeper.keep(&claim, trigger.as_any(), application, columns.as_ref())?;
         }

@@ -95,7 +95,7 @@ pub(crate) fn purge<'py>(
     purge: Purge,
 ) -> Outcome<Bound<'py, PyDict>> {
     if history.is_read_only() && !purge.dry_run {
-        return Err(Error::ReadOnly(history.path().to_path_buf()).into());
+        return Err(Error::ReadOnly(history.place()).into());
     }
     let done = PyDict::new(py);
     if let Some(TriggerOrName::Trigger(trigger)) = trigger {

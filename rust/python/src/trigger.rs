@@ -76,6 +76,13 @@ pub(crate) enum WithoutIds {
 }
 
 impl WithoutIds {
+    fn of(word: &str) -> Outcome<Self> {
+        let all = [Self::Refuse, Self::InDoubt];
+        all.into_iter()
+            .find(|one| one.as_str() == word)
+            .ok_or_else(|| Failure::config(format!("without_ids is {word:?}; allowed is \"refuse\" or \"in_doubt\"")))
+    }
+
     fn as_str(self) -> &'static str {
         match self {
             Self::Refuse => "refuse",
@@ -141,21 +148,8 @@ impl Trigger {
         if let Some(resolver) = resolver.as_ref().filter(|resolver| !resolver.is_callable()) {
             return Err(Failure::config(format!("resolver is {}; allowed is a callable or None", resolver.repr()?)));
         }
-        let mut retries = Retries { attempts: resolver_attempts, ..Retries::default() };
-        if let Some(backoff) = resolver_backoff {
-            let backoff_us = clock::duration_us("resolver_backoff", &backoff)?;
-            let backoff_us = u64::try_from(backoff_us)
-                .map_err(|_| Failure::config("resolver_backoff is less than nothing; allowed is 0 or more"))?;
-            retries.backoff = Duration::from_micros(backoff_us);
-        }
-        let without_ids = match &*without_ids {
-            "refuse" => WithoutIds::Refuse,
-            "in_doubt" => WithoutIds::InDoubt,
-            other => {
-                let allowed = "allowed is \"refuse\" or \"in_doubt\"";
-                return Err(Failure::config(format!("without_ids is {other:?}; {allowed}")));
-            }
-        };
+        let retries = retries_of(resolver_attempts, resolver_backoff.as_ref())?;
+        let without_ids = WithoutIds::of(&without_ids)?;
         Ok(Self { rules, resolver: resolver.map(Bound::unbind), retries, without_ids })
     }
 
@@ -382,6 +376,18 @@ impl Trigger {
     fn __getnewargs_ex__<'py>(this: &Bound<'py, Self>) -> PyResult<((String,), Bound<'py, PyDict>)> {
         Ok(((this.get().rules.name.clone(),), Self::settings(this)?))
     }
+}
+
+/// The settings `resolver_attempts` and `resolver_backoff`.
+fn retries_of(attempts: u32, backoff: Option<&Bound<'_, PyAny>>) -> Outcome<Retries> {
+    let mut retries = Retries { attempts, ..Retries::default() };
+    if let Some(backoff) = backoff {
+        let backoff_us = clock::duration_us("resolver_backoff", backoff)?;
+        let backoff_us = u64::try_from(backoff_us)
+            .map_err(|_| Failure::config("resolver_backoff is less than nothing; allowed is 0 or more"))?;
+        retries.backoff = Duration::from_micros(backoff_us);
+    }
+    Ok(retries)
 }
 
 /// A trigger of this kind with the defaults of the documented systems, and some settings

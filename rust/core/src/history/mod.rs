@@ -141,8 +141,8 @@ impl History {
     }
 
     /// Where it is, for errors: the directory, or the URL of the bucket.
-    pub(crate) fn place(&self) -> PathBuf {
-        self.env.objects.as_ref().map_or_else(|| self.path.clone(), |store| store.place().into())
+    pub fn place(&self) -> PathBuf {
+        self.env.place()
     }
 
     /// The history's own id.

@@ -35,51 +35,10 @@ impl History {
     ) -> Result<Self> {
         let system: Arc<dyn FileSystem> = Arc::new(Scratch);
         let replica = std::path::absolute(replica).map_err(Error::io("find", replica))?;
-        let file = replica.join(IDENTITY);
-        match identity {
-            Some(bytes) => {
-                system.make_directory(&replica)?;
-                system.make_directory(&replica.join(TRIGGERS))?;
-                publish_private(&*system, &file, &bytes)?;
-            }
-            None if !options.create || options.read_only => {
-                let reason = "there is no history here; create=True makes one".into();
-                return Err(Error::Open { path: store.place().into(), reason });
-            }
-            None => {
-                create(&*system, &replica, options)?;
-                let own = identity_bytes(&*system, &file)?;
-                // Another handle was first, or we were, and did not hear of it.
-                if !matches!(ask(|| store.put_new(IDENTITY, &own))?, Put::Created)
-                    && let Some(bytes) = ask(|| store.get(IDENTITY))?
-                {
-                    system.remove_at(&file)?;
-                    publish_private(&*system, &file, &bytes)?;
-                }
-            }
-        }
-        for room in ROOMS {
-            let room = replica.join(room);
-            for name in system.names_if_any(&room)? {
-                let directory = room.join(name);
-                for name in system.names(&directory)? {
-                    if FileKind::of(&name).is_some() {
-                        system.remove_at(&directory.join(name))?;
-                    }
-                }
-            }
-        }
-        // Its copy here is gone with this call: the object is what somebody can restore.
-        let named = |error: Error| match error {
-            Error::Corrupt { path, offset, reason } if path == file => {
-                Error::CorruptObject { name: format!("{}/{IDENTITY}", store.place()), offset, reason }
-            }
-            Error::Open { path, reason } if path == file => {
-                Error::Open { path: format!("{}/{IDENTITY}", store.place()).into(), reason }
-            }
-            other => other,
-        };
-        let mut history = Self::open_on(system, &replica, options).map_err(named)?;
+        write_identity(&*store, identity, &*system, &replica, options)?;
+        remove_old_files(&*system, &replica)?;
+        let mut history =
+            Self::open_on(system, &replica, options).map_err(|error| as_object(error, &*store, &replica))?;
         history.env.objects = Some(store);
         Ok(history)
     }
@@ -123,6 +82,70 @@ impl History {
     /// The value spaces of a room that were used.
     fn spaces_in(&self, room: Room) -> Result<Vec<Arc<KeySpace>>> {
         self.value_spaces(room)?.iter().map(|name| self.value_space(room, name)).collect()
+    }
+}
+
+/// Write the history's identity into its replica: the one that was read, or that of a new history.
+fn write_identity(
+    store: &dyn ObjectStore,
+    identity: Option<Vec<u8>>,
+    system: &dyn FileSystem,
+    replica: &Path,
+    options: &OpenOptions,
+) -> Result<()> {
+    let file = replica.join(IDENTITY);
+    match identity {
+        Some(bytes) => {
+            system.make_directory(replica)?;
+            system.make_directory(&replica.join(TRIGGERS))?;
+            publish_private(system, &file, &bytes)?;
+        }
+        None if !options.create || options.read_only => {
+            let reason = "there is no history here; create=True makes one".into();
+            return Err(Error::Open { path: store.place().into(), reason });
+        }
+        None => {
+            create(system, replica, options)?;
+            let own = identity_bytes(system, &file)?;
+            // Another handle was first, or this one was, and the answer was lost.
+            if !matches!(ask(|| store.put_new(IDENTITY, &own))?, Put::Created)
+                && let Some(bytes) = ask(|| store.get(IDENTITY))?
+            {
+                system.remove_at(&file)?;
+                publish_private(system, &file, &bytes)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Remove the files of all key spaces from a replica that a handle used before.
+fn remove_old_files(system: &dyn FileSystem, replica: &Path) -> Result<()> {
+    for room in ROOMS {
+        let room = replica.join(room);
+        for name in system.names_if_any(&room)? {
+            let directory = room.join(name);
+            for name in system.names(&directory)? {
+                if FileKind::of(&name).is_some() {
+                    system.remove_at(&directory.join(name))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An error about the replica's identity names the object, which is what somebody can restore: the
+/// replica's file is gone with the call.
+fn as_object(error: Error, store: &dyn ObjectStore, replica: &Path) -> Error {
+    let is_identity = |path: &Path| path == replica.join(IDENTITY);
+    let name = || format!("{}/{IDENTITY}", store.place());
+    match error {
+        Error::Corrupt { path, offset, reason } if is_identity(&path) => {
+            Error::CorruptObject { name: name(), offset, reason }
+        }
+        Error::Open { path, reason } if is_identity(&path) => Error::Open { path: name().into(), reason },
+        other => other,
     }
 }
 

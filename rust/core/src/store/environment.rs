@@ -27,6 +27,12 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
+    /// Where the history is, for errors: its directory, or the URL of the bucket.
+    pub(crate) fn place(&self) -> PathBuf {
+        let directory = self.identity.parent().unwrap_or(&self.identity);
+        self.objects.as_ref().map_or_else(|| directory.to_path_buf(), |store| store.place().into())
+    }
+
     /// The error for a directory that held files and is empty.
     pub(super) fn missing(&self, directory: &Path) -> Error {
         match self.check_present() {

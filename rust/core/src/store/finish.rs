@@ -102,27 +102,8 @@ impl Writer<'_> {
             })?;
             return Ok(Finished { changed: wanted.keys.len() as u64, ..Finished::default() });
         }
-        self.space.index_pending();
-        let mut found = self.look(|view| match view {
-            Some(view) => view.lookup(wanted, i64::MIN),
-            None => Ok(LookedUp::none(wanted.keys.len())),
-        })?;
-        if expired > i64::MIN && found.states.contains(&HistoryState::Completed) {
-            self.forget_expired(wanted, expired, &mut found)?;
-        }
-        let mut finished = Finished::default();
-        let mut unknown = Vec::new();
-        for (row, state) in found.states.iter().enumerate().filter(|(row, _)| wanted.forms[*row].is_usable()) {
-            match (state, outcome) {
-                (HistoryState::Processing, _) => finished.changed += 1,
-                (HistoryState::Completed, Ending::Completed) => finished.already += 1,
-                (_, Ending::Completed) => {
-                    finished.unknown += 1;
-                    unknown.push(row);
-                }
-                (_, Ending::Released) => finished.unknown += 1,
-            }
-        }
+        let found = self.look_up_to_end(wanted, expired)?;
+        let (finished, unknown) = count(wanted, &found.states, outcome);
         if unknown.is_empty()
             && let Some((claim, places)) = self.places_of(wanted, &found.processing)
         {
@@ -136,11 +117,22 @@ impl Writer<'_> {
         for row in unknown {
             keys.push_row(wanted, row, (0, now_us));
         }
-        let keys = keys.join();
-        if keys.len() > 0 {
-            self.end(kind_for_keys(outcome), 0, now_us, keys)?;
-        }
+        self.end_keys(kind_for_keys(outcome), keys, now_us)?;
         Ok(finished)
+    }
+
+    /// What the history holds of keys that are to be ended. A completion that began at or before
+    /// `expired` no longer counts, but every entry in progress does.
+    fn look_up_to_end(&self, wanted: &Wanted, expired: i64) -> Result<LookedUp> {
+        self.space.index_pending();
+        let mut found = self.look(|view| match view {
+            Some(view) => view.lookup(wanted, i64::MIN),
+            None => Ok(LookedUp::none(wanted.keys.len())),
+        })?;
+        if expired > i64::MIN && found.states.contains(&HistoryState::Completed) {
+            self.forget_expired(wanted, expired, &mut found)?;
+        }
+        Ok(found)
     }
 
     /// The claim that this handle has just begun, and the places of these keys in it. Nobody had
@@ -184,7 +176,7 @@ impl Writer<'_> {
 
     /// Give keys that are completed only by an expired entry the state that they would have without
     /// that entry.
-    fn forget_expired(&mut self, wanted: &Wanted, expired: i64, found: &mut LookedUp) -> Result<()> {
+    fn forget_expired(&self, wanted: &Wanted, expired: i64, found: &mut LookedUp) -> Result<()> {
         let counting = self.look(|view| match view {
             Some(view) => view.lookup(wanted, expired),
             None => Ok(LookedUp::none(wanted.keys.len())),
@@ -204,6 +196,23 @@ impl Writer<'_> {
             |sequence| Frame { kind, sequence, claim, started_at, replaces, durable: 0, transaction, keys, values };
         self.append(frame).map(drop)
     }
+}
+
+/// How many keys an end changes; and the rows of unknown keys that it records.
+fn count(wanted: &Wanted, states: &[HistoryState], outcome: Ending) -> (Finished, Vec<usize>) {
+    let (mut finished, mut unknown) = (Finished::default(), Vec::new());
+    for (row, state) in states.iter().enumerate().filter(|(row, _)| wanted.forms[*row].is_usable()) {
+        match (state, outcome) {
+            (HistoryState::Processing, _) => finished.changed += 1,
+            (HistoryState::Completed, Ending::Completed) => finished.already += 1,
+            (_, Ending::Completed) => {
+                finished.unknown += 1;
+                unknown.push(row);
+            }
+            (_, Ending::Released) => finished.unknown += 1,
+        }
+    }
+    (finished, unknown)
 }
 
 /// Whether places take fewer bytes than this number of keys.

@@ -102,7 +102,7 @@ impl KeySpace {
     }
 
     /// Collect pins whose lease is over.
-    pub(super) fn collect_forgotten(&self, names: &[String], now_us: i64) -> Result<()> {
+    fn collect_forgotten(&self, names: &[String], now_us: i64) -> Result<()> {
         for name in names {
             if Pin::of(name).is_some_and(|pin| pin.ends_at < now_us) {
                 self.env.system.remove_if_there(&self.directory.join(name))?;

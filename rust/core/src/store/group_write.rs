@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::together::{Job, Others};
+use super::group_commit::{Job, Others};
 use super::{KeySpace, SpaceSettings, Writer};
 use crate::wal::Log;
 use crate::{Error, Result};
@@ -32,7 +32,7 @@ impl KeySpace {
         let _in_use = self.files.enter();
         let (mut done, start) = (None, Instant::now());
         let mut job = |writer: &mut Writer<'_>| done = Some(writer.do_one(settings, &mut operation));
-        let led = self.together.run(&mut job, |job, others| {
+        let led = self.group_commit.run(&mut job, |job, others| {
             let left = self.env.lock_timeout.saturating_sub(start.elapsed());
             self.lead(job, others, left).inspect_err(|error| self.note(error))
         });

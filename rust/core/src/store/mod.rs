@@ -12,6 +12,9 @@ mod finish;
 mod frozen;
 mod frozen_files;
 mod gc;
+mod group_commit;
+#[cfg(test)]
+mod group_commit_tests;
 mod group_write;
 mod held;
 mod inspect;
@@ -26,19 +29,16 @@ mod purge;
 pub(crate) mod registry;
 mod released;
 pub(crate) mod repair;
-mod returns;
-#[cfg(test)]
-mod returns_tests;
 mod settings;
 pub(crate) mod staged;
 mod sync;
-mod together;
-#[cfg(test)]
-mod together_tests;
 mod union;
 pub(crate) mod values;
 pub(crate) mod view;
 mod waiter;
+mod wake_throttle;
+#[cfg(test)]
+mod wake_throttle_tests;
 mod writer;
 pub(crate) mod writer_lock;
 mod young;
@@ -57,6 +57,7 @@ pub(crate) use entries::{EntryCursor, ListedEntry};
 use environment::Environment;
 pub(crate) use finish::ClaimedKeys;
 pub use finish::Finished;
+use group_commit::GroupCommit;
 use held::Files;
 pub use inspect::{PartitionStatistics, SpaceStatistics};
 pub use lookup::InProgress;
@@ -67,7 +68,6 @@ pub use pin::Pin;
 pub use purge::{Purge, Purged};
 pub(crate) use settings::SpaceSettings;
 use sync::GroupSync;
-use together::Together;
 pub(crate) use view::View;
 pub(crate) use writer::{Beginning, Writer};
 
@@ -82,7 +82,7 @@ pub(crate) struct KeySpace {
     name: String,
     files: Arc<Files>,
     sync: GroupSync,
-    together: Together,
+    group_commit: GroupCommit,
     /// Whether this handle reads one snapshot only.
     is_pinned: bool,
     /// The longest time between `begin` and the end of its claim that this handle saw, in
@@ -127,7 +127,7 @@ impl Asked {
 
 impl KeySpace {
     pub(crate) fn new(env: Environment, directory: PathBuf, name: &str) -> Self {
-        let (files, sync, together) = (Arc::default(), GroupSync::default(), Together::default());
+        let (files, sync, group_commit) = (Arc::default(), GroupSync::default(), GroupCommit::default());
         let (longest_run_us, asked) = (AtomicU64::new(0), Asked::default());
         let (is_pinned, makes_room, known) = (false, false, OnceLock::new());
         let mirror = Mirror::of(&env, &directory).map(Arc::new);
@@ -138,7 +138,7 @@ impl KeySpace {
             name,
             files,
             sync,
-            together,
+            group_commit,
             is_pinned,
             longest_run_us,
             makes_room,

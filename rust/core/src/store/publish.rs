@@ -80,7 +80,7 @@ impl KeySpace {
     }
 
     /// Write a settled run under the next file number; its bytes are durable, its name is not.
-    pub(super) fn write_segment(&self, next_file: &mut u64, run: &EntryRun) -> Result<SegmentEntry> {
+    fn write_segment(&self, next_file: &mut u64, run: &EntryRun) -> Result<SegmentEntry> {
         let (id, path) = self.new_segment(next_file)?;
         let (header, sum, bytes) = writer::write(self.segment_at(&path, id), run)?;
         Ok(entry_of(&header, sum, bytes))

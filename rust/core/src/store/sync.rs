@@ -1,4 +1,4 @@
-//! Group commit: one sync of the log serves several threads of a process.
+//! One sync of the log serves several threads of a process.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 

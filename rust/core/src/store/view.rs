@@ -160,6 +160,7 @@ impl View {
         Ok(view)
     }
 
+    /// The state of a manifest before its files are opened and its log is read.
     fn of(
         env: &Environment,
         directory: &Path,
@@ -167,40 +168,24 @@ impl View {
         manifest: Manifest,
         known: Option<&View>,
     ) -> Result<Self> {
-        let log = match known.filter(|known| known.log.id == manifest.log.id) {
-            Some(known) if !known.log.is_closed => known.log.clone(),
-            _ => {
-                let path = FileKind::Log.path(directory, manifest.log.id);
-                let owner = Owner::new(env.history, &manifest.name);
-                Log::open(&*env.system, &path, manifest.log.id, owner, !env.read_only)?
-            }
-        };
-        let (memtable, released_before) = (Memtable::new(&manifest, START), manifest.next_sequence);
-        let directory = directory.to_path_buf();
-        let (segments, covered, uncovered) = (Vec::new(), Vec::new(), Vec::new());
-        let (joined, apart) = (Vec::new(), Vec::new());
-        let (values, buffer) = (Vec::new(), Vec::new());
-        let own = FileKind::Manifest.path(&directory, manifest.number);
-        let next = FileKind::Manifest.path(&directory, manifest.number + 1);
         Ok(Self {
-            directory,
+            directory: directory.to_path_buf(),
             source,
-            manifest,
-            own,
-            next,
-            segments,
-            covered,
-            uncovered,
-            joined,
-            apart,
-            values,
+            own: FileKind::Manifest.path(directory, manifest.number),
+            next: FileKind::Manifest.path(directory, manifest.number + 1),
             own_file: None,
             lock_file: None,
-            log,
-            memtable,
+            segments: Vec::new(),
+            covered: Vec::new(),
+            uncovered: Vec::new(),
+            joined: Vec::new(),
+            apart: Vec::new(),
+            values: Vec::new(),
+            log: log_of(env, directory, &manifest, known)?,
+            memtable: Memtable::new(&manifest, START),
             frozen: None,
             frozen_log: None,
-            released_before,
+            released_before: manifest.next_sequence,
             young: YoungFilter::default(),
             lacks_young: None,
             union: None,
@@ -209,7 +194,8 @@ impl View {
             spare: None,
             last: None,
             torn: 0,
-            buffer,
+            buffer: Vec::new(),
+            manifest,
         })
     }
 
@@ -452,6 +438,18 @@ impl View {
     /// How far this view knows the log to be durable.
     pub(crate) fn proven(&self) -> u64 {
         self.memtable.durable
+    }
+}
+
+/// The log that a manifest names; the one that is open already, if it is the same.
+fn log_of(env: &Environment, directory: &Path, manifest: &Manifest, known: Option<&View>) -> Result<Log> {
+    match known.filter(|known| known.log.id == manifest.log.id) {
+        Some(known) if !known.log.is_closed => Ok(known.log.clone()),
+        _ => {
+            let path = FileKind::Log.path(directory, manifest.log.id);
+            let owner = Owner::new(env.history, &manifest.name);
+            Log::open(&*env.system, &path, manifest.log.id, owner, !env.read_only)
+        }
     }
 }
 

@@ -100,7 +100,7 @@ impl KeySpace {
         mut operation: impl FnMut(&mut Writer<'_>) -> Result<T>,
     ) -> Result<T> {
         if self.env.read_only || self.is_pinned {
-            return Err(Error::ReadOnly(self.directory.clone()));
+            return Err(Error::ReadOnly(self.env.place()));
         }
         self.sync.check()?;
         let _in_use = self.files.enter();

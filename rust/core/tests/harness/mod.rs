@@ -1,13 +1,15 @@
 //! What the engine's tests share: documents from lists of ids, short names for the usual calls, and
 //! two kinds of stores, each generic over what is stored, a trigger's ids or a map of values:
 //! [`simulated`] ones, on a machine that crashes and fails, beside a model of what they may hold;
-//! and [`closed`] ones on a real disk, to be damaged. [`buckets`] simulates object stores.
+//! and [`closed`] ones on a real disk, to be damaged. [`buckets`] simulates object stores, and
+//! [`forwarding`] is the real disk with changes.
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, missing_docs, reason = "a failing helper fails its test")]
 
 #[cfg(feature = "testing")]
 pub mod buckets;
 pub mod closed;
+pub mod forwarding;
 pub mod random;
 pub mod search;
 #[cfg(feature = "testing")]

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use dochistory_core::Transaction;
-use dochistory_core::history::values::Ids;
-use dochistory_core::protocols::mapper::{Mapper, RowError, SendTransaction, Texts, Unit, Untils};
+use dochistory_core::protocols::mapper::{Mapper, SendTransaction, Unit};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
-use super::arrays::{batch, column, error_columns, ids, known_columns, texts};
+use super::arrays::{batch, column, ids, known_columns};
+use super::change::{Change, Given, Join};
 use super::messages::{self, Messages};
 use super::send::MapperSend;
 use super::settings::{self, Kept};
@@ -33,11 +33,6 @@ pub(crate) struct MessageIdMapper {
     persist_us: Option<i64>,
     units: Units,
 }
-
-/// A function that changes mappings outside a unit.
-type Change = fn(&Mapper, &Ids<'_>, &Texts, Untils<'_>, i64) -> dochistory_core::Result<Vec<Option<RowError>>>;
-/// A function that changes mappings within a unit.
-type Join = fn(&mut Unit, &Ids<'_>, &Texts, Untils<'_>, i64) -> dochistory_core::Result<Vec<Option<RowError>>>;
 
 #[pymethods]
 impl History {
@@ -173,7 +168,7 @@ impl MessageIdMapper {
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyAny>> {
         let join = transactional.then_some(Unit::create as Join);
-        self.change(ids, external_ids, persist_until, now, Mapper::create, join)
+        self.change(Given { ids, external_ids, persist_until, now }, Mapper::create, join)
     }
 
     /// Map ids that are mapped to other ids than before. Durable on return.
@@ -205,7 +200,7 @@ impl MessageIdMapper {
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyAny>> {
         let join = transactional.then_some(Unit::update as Join);
-        self.change(ids, external_ids, persist_until, now, Mapper::update, join)
+        self.change(Given { ids, external_ids, persist_until, now }, Mapper::update, join)
     }
 
     /// Remove mappings. Durable on return.
@@ -230,7 +225,7 @@ impl MessageIdMapper {
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyAny>> {
         let join = transactional.then_some((|unit, ids, _, _, now_us| unit.remove(ids, now_us)) as Join);
-        self.change(ids, None, None, now, |mapper, ids, _, _, now_us| mapper.remove(ids, now_us), join)
+        self.change(Given::only_ids(ids, now), |mapper, ids, _, _, now_us| mapper.remove(ids, now_us), join)
     }
 
     /// Judge messages that go out, and make those to send pending, in one step. Durable on return,
@@ -335,34 +330,19 @@ impl MessageIdMapper {
 }
 
 impl MessageIdMapper {
-    fn change<'py>(
-        &self,
-        given: &Bound<'py, PyAny>,
-        external_ids: Option<&Bound<'py, PyAny>>,
-        persist_until: Option<&Bound<'py, PyAny>>,
-        now: Option<&Bound<'py, PyAny>>,
-        change: Change,
-        join: Option<Join>,
-    ) -> Outcome<Bound<'py, PyAny>> {
-        let py = given.py();
+    /// Change mappings, as part of the unit that this thread is inside if there is `join`.
+    fn change<'py>(&self, given: Given<'_, 'py>, change: Change, join: Option<Join>) -> Outcome<Bound<'py, PyAny>> {
+        let py = given.ids.py();
         let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
         if let Some(join) = join {
-            let unit = self.units.current()?;
-            return unit.join(given, external_ids, persist_until, now, join);
+            return self.units.current()?.join(given, join);
         }
-        let now_us = clock::now_us(now)?;
-        let kept = Kept::read(persist_until, self.persist_us, now_us)?;
-        let array = ids("ids", given)?;
-        let external_ids = external_ids.map(|given| ids("external_ids", given)).transpose()?;
-        let errors = crate::calls::outside(py, || {
-            let column = column(&array)?;
-            let ids = self.mapper.values().ids(&column);
-            let texts = texts(external_ids.as_ref(), ids.len())?;
-            Ok::<_, Failure>(change(&self.mapper, &ids, &texts, kept.untils(), now_us)?)
+        let errors = given.apply(&self.mapper, self.persist_us, |ids, texts, untils, now_us| {
+            Ok(change(&self.mapper, ids, texts, untils, now_us)?)
         })?;
         self.start_maintenance(py);
-        Ok(output::record_batch(py, error_columns(array, &errors)?)?)
+        Ok(errors)
     }
 
     /// Start maintenance if it is due. A failure has no effect on the caller: it is logged, and

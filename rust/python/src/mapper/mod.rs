@@ -2,6 +2,7 @@
 
 mod admin;
 mod arrays;
+mod change;
 mod channel;
 mod entries;
 mod figures;

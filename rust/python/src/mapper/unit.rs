@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 use crate::arrow::array::ArrayRef;
-use dochistory_core::history::values::Ids;
-use dochistory_core::protocols::mapper::{Mapper, RowError, Taken, Texts, Unit, Untils};
+use dochistory_core::protocols::mapper::{Mapper, Taken, Unit};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
-use super::arrays::{column, error_columns, ids, texts};
+use super::arrays::{column, texts};
+use super::change::{Given, Join};
 use super::messages::{self, Messages};
 use super::settings::Kept;
 use super::verdicts::{audit_columns, verdict_columns};
@@ -168,7 +168,7 @@ impl UnitOfWork {
         persist_until: Option<&Bound<'py, PyAny>>,
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyAny>> {
-        self.current().join(ids, external_ids, persist_until, now, Unit::create)
+        self.current().join(Given { ids, external_ids, persist_until, now }, Unit::create)
     }
 
     /// Map ids to others when the unit commits.
@@ -194,7 +194,7 @@ impl UnitOfWork {
         persist_until: Option<&Bound<'py, PyAny>>,
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyAny>> {
-        self.current().join(ids, external_ids, persist_until, now, Unit::update)
+        self.current().join(Given { ids, external_ids, persist_until, now }, Unit::update)
     }
 
     /// Remove mappings when the unit commits.
@@ -210,7 +210,7 @@ impl UnitOfWork {
     ///     As `UnitOfWork.take`.
     #[pyo3(signature = (ids, *, now = None))]
     fn remove<'py>(&self, ids: &Bound<'py, PyAny>, now: Option<&Bound<'py, PyAny>>) -> Outcome<Bound<'py, PyAny>> {
-        self.current().join(ids, None, None, now, |unit, ids, _, _, now_us| unit.remove(ids, now_us))
+        self.current().join(Given::only_ids(ids, now), |unit, ids, _, _, now_us| unit.remove(ids, now_us))
     }
 
     /// Make all of it durable, in one step, and let its ids go. Again is an error.
@@ -286,37 +286,14 @@ impl UnitOfWork {
 
 impl Current {
     /// Change mappings as part of the unit.
-    pub(super) fn join<'py>(
-        &self,
-        given: &Bound<'py, PyAny>,
-        external_ids: Option<&Bound<'py, PyAny>>,
-        persist_until: Option<&Bound<'py, PyAny>>,
-        now: Option<&Bound<'py, PyAny>>,
-        join: impl for<'a> FnOnce(
-            &mut Unit,
-            &Ids<'a>,
-            &Texts,
-            Untils<'a>,
-            i64,
-        ) -> dochistory_core::Result<Vec<Option<RowError>>>
-        + Send,
-    ) -> Outcome<Bound<'py, PyAny>> {
-        let py = given.py();
-        let _call = crate::calls::InCall::enter(py);
+    pub(super) fn join<'py>(&self, given: Given<'_, 'py>, join: Join) -> Outcome<Bound<'py, PyAny>> {
+        let _call = crate::calls::InCall::enter(given.ids.py());
         self.handle.check_process()?;
-        let now_us = clock::now_us(now)?;
-        let kept = Kept::read(persist_until, self.persist_us, now_us)?;
-        let array = ids("ids", given)?;
-        let external_ids = external_ids.map(|given| ids("external_ids", given)).transpose()?;
-        let errors = crate::calls::outside(py, || {
-            let column = column(&array)?;
-            let ids = self.mapper.values().ids(&column);
-            let texts = texts(external_ids.as_ref(), ids.len())?;
+        given.apply(&self.mapper, self.persist_us, |ids, texts, untils, now_us| {
             let mut unit = lock(&self.unit);
             let unit = unit.as_mut().ok_or_else(over)?;
-            Ok::<_, Failure>(join(unit, &ids, &texts, kept.untils(), now_us)?)
-        })?;
-        Ok(output::record_batch(py, error_columns(array, &errors)?)?)
+            Ok(join(unit, ids, texts, untils, now_us)?)
+        })
     }
 }
 

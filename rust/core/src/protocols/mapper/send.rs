@@ -13,7 +13,7 @@ use super::texts::Untils;
 use super::{Mapper, same_length};
 use crate::history::values::{Ending, LastTransaction, ValueEdit};
 use crate::segment::values::columns::{Id, Ids};
-use crate::types::transaction::{Meaning, Replay, Replays, Transaction};
+use crate::types::transaction::{BatchRows, Meaning, Replay, Replays, Transaction};
 use crate::{Error, Result};
 
 /// The transaction that a batch is sent under.
@@ -112,48 +112,18 @@ impl Mapper {
         until.check(ids.len())?;
         let first_copies = ids.first_copies(NO_ID);
         let attempt = self.values.random_number()?;
+        let batch = Batch { mapper: self, ids, messages, first_copies, until, now_us, under, attempt };
         self.values.change(ids, |edit| {
-            let known = Known::read(edit.found(), self.settings, now_us)?;
-            let batch_rows = under.map(|_| self.values.batch_rows(ids));
-            let previous = under.and_then(|under| edit.transaction(&under.transaction.application));
-            let meaning = under.map(|under| {
-                let last = previous.as_ref().map(LastTransaction::last);
-                under.transaction.after(last, batch_rows, under.replays)
-            });
-            let (meaning, how) = (meaning.transpose()?, under.map(|under| under.replays).unwrap_or_default());
-            let previous = previous.filter(|_| meaning.is_some_and(|meaning| meaning.replay() != Replay::First));
-            let mut facts = Facts {
-                qos: messages.qos.to_vec(),
-                first_copies: first_copies.clone(),
-                queues: messages.queues.to_vec(),
-                pending: known.pending.clone(),
-                mapped: known.mapped.clone(),
-                policies: known.resolved.iter().map(|one| one.unwrap_or(self.settings.policy)).collect(),
-            };
-            see_replay(&mut facts, &known, previous.as_ref(), meaning, how);
-            let rules = facts.decide(None)?;
-            let rows = vec![SentRow::Open; rules.len()];
-            let is_written = meaning.is_some_and(|meaning| meaning.begins() || meaning.reruns(how));
-            let replaces = meaning.is_some_and(|meaning| meaning.replaces(how));
-            let mut claim = previous.as_ref().map(|previous| previous.claim);
+            let seen = batch.see(edit)?;
+            let rules = seen.facts.decide(None)?;
             let is_refused = refuse && rules.iter().any(|rule| rule.outcome().action == Action::Raise);
-            if !is_refused {
-                if let Some(under) = under.filter(|_| is_written || writes_more(&rules, meaning)) {
-                    claim = Some(edit.claim());
-                    let replaces = previous.as_ref().filter(|_| replaces).map(|previous| previous.claim);
-                    edit.begin(under.transaction.clone(), batch_rows, replaces);
-                }
-                let claim = claim.filter(|_| under.is_some()).unwrap_or(0);
-                for (row, rule) in rules.iter().enumerate() {
-                    let begun = Pending { since: now_us, claim, attempt, resolved: None, until: until.get(row) };
-                    Self::first_change(edit, ids.id(row), *rule, &known.record_of(row), begun)?;
-                }
-            }
-            let is_done = previous.as_ref().is_some_and(|previous| previous.ending == Some(Ending::Completed));
-            let is_ended = is_done && previous.as_ref().map(|previous| previous.claim) == claim;
-            let replay = meaning.map(Meaning::replay);
+            let claim = if is_refused { seen.claim() } else { batch.write(edit, &seen, &rules)? };
+            let is_done = seen.previous.as_ref().is_some_and(|previous| previous.ending == Some(Ending::Completed));
+            let is_ended = is_done && seen.claim() == claim;
+            let replay = seen.meaning.map(Meaning::replay);
+            let rows = vec![SentRow::Open; rules.len()];
             let state = Mutex::new(State { rules, rows, is_ended });
-            let claim = claim.filter(|_| under.is_some());
+            let Seen { known, facts, .. } = seen;
             Ok(Send { mapper: self.clone(), facts, known, claim, attempt, replay, started_at: now_us, state })
         })
     }
@@ -170,6 +140,83 @@ impl Mapper {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// A batch that is about to be sent.
+struct Batch<'a> {
+    mapper: &'a Mapper,
+    ids: &'a Ids<'a>,
+    messages: Messages<'a>,
+    first_copies: Vec<u32>,
+    until: Untils<'a>,
+    now_us: i64,
+    under: Option<&'a SendTransaction>,
+    attempt: u64,
+}
+
+/// What the mapper holds of a batch and of its transaction.
+struct Seen {
+    known: Known,
+    facts: Facts,
+    rows: Option<BatchRows>,
+    meaning: Option<Meaning>,
+    /// The earlier run of this very batch.
+    previous: Option<LastTransaction>,
+}
+
+impl Seen {
+    /// The claim of the earlier run.
+    fn claim(&self) -> Option<u64> {
+        self.previous.as_ref().map(|previous| previous.claim)
+    }
+}
+
+impl Batch<'_> {
+    fn replays(&self) -> Replays {
+        self.under.map(|under| under.replays).unwrap_or_default()
+    }
+
+    fn see(&self, edit: &ValueEdit) -> Result<Seen> {
+        let settings = self.mapper.settings;
+        let known = Known::read(edit.found(), settings, self.now_us)?;
+        let rows = self.under.map(|_| self.mapper.values.batch_rows(self.ids));
+        let last = self.under.and_then(|under| edit.transaction(&under.transaction.application));
+        let after = |under: &SendTransaction| {
+            let last = last.as_ref().map(LastTransaction::last);
+            under.transaction.after(last, rows, under.replays)
+        };
+        let meaning = self.under.map(after).transpose()?;
+        let previous = last.filter(|_| meaning.is_some_and(|meaning| meaning.replay() != Replay::First));
+        let mut facts = Facts {
+            qos: self.messages.qos.to_vec(),
+            first_copies: self.first_copies.clone(),
+            queues: self.messages.queues.to_vec(),
+            pending: known.pending.clone(),
+            mapped: known.mapped.clone(),
+            policies: known.resolved.iter().map(|one| one.unwrap_or(settings.policy)).collect(),
+        };
+        see_replay(&mut facts, &known, previous.as_ref(), meaning, self.replays());
+        Ok(Seen { known, facts, rows, meaning, previous })
+    }
+
+    /// Record the transaction, where this run is recorded, and what the rules change. Answers the
+    /// claim of the batch.
+    fn write(&self, edit: &mut ValueEdit, seen: &Seen, rules: &[Rule]) -> Result<Option<u64>> {
+        let (meaning, how) = (seen.meaning, self.replays());
+        let is_written = meaning.is_some_and(|meaning| meaning.begins() || meaning.reruns(how));
+        let mut claim = seen.claim();
+        if let Some(under) = self.under.filter(|_| is_written || writes_more(rules, meaning)) {
+            let replaces = claim.filter(|_| meaning.is_some_and(|meaning| meaning.replaces(how)));
+            claim = Some(edit.claim());
+            edit.begin(under.transaction.clone(), seen.rows, replaces);
+        }
+        for (row, rule) in rules.iter().enumerate() {
+            let (claim, until) = (claim.unwrap_or(0), self.until.get(row));
+            let begun = Pending { since: self.now_us, claim, attempt: self.attempt, resolved: None, until };
+            Mapper::first_change(edit, self.ids.id(row), *rule, &seen.known.record_of(row), begun)?;
+        }
+        Ok(claim)
     }
 }
 

@@ -8,7 +8,7 @@ use super::classify::{Looked, Verdicts, available, checked_reply, expired, judge
 use super::ends::Ends;
 use super::identities::Identities;
 use super::look::Look;
-use super::resolver::{Ask, Asked, Reply};
+use super::resolver::{Ask, Asked};
 use super::rules::{Answer, Decided, InBatch, Outcome, Reason, Settings, Step, Trigger};
 use super::{Call, Claim};
 use crate::columns::Documents;
@@ -86,17 +86,14 @@ impl History {
             rows: None,
             answers: HashMap::new(),
         };
-        for round in 0.. {
+        let mut round = 0;
+        loop {
             match work.attempt(&space, call.now_us, round >= ROUNDS)? {
                 Attempt::Done(begun) => return Ok(*begun),
-                Attempt::Ask(asked) => {
-                    let Some(resolver) = call.resolver.as_mut() else { break };
-                    let reply = checked_reply(resolver.resolve(Ask { rows: &asked })?, asked.len());
-                    work.remember(asked, reply);
-                }
+                Attempt::Ask(asked) => work.ask(&asked, call)?,
             }
+            round += 1;
         }
-        Err(Error::State("undecided documents without a resolver".into()))
     }
 }
 
@@ -228,12 +225,17 @@ impl<'a, 'd> BeginWork<'a, 'd> {
         Ok(Ok((decided, asked)))
     }
 
-    /// Keep the resolver's answers.
-    pub(super) fn remember(&mut self, asked: Vec<Asked>, reply: Reply) {
+    /// Ask the resolver about rows, and keep its answers.
+    pub(super) fn ask(&mut self, asked: &[Asked], call: &mut Call) -> Result<()> {
+        let Some(resolver) = call.resolver.as_mut() else {
+            return Err(Error::State("undecided documents without a resolver".into()));
+        };
+        let reply = checked_reply(resolver.resolve(Ask { rows: asked })?, asked.len());
         let mut messages: HashMap<usize, String> = reply.messages.into_iter().collect();
-        for (place, (asked, answer)) in asked.into_iter().zip(reply.answers).enumerate() {
-            self.answers.insert(asked.row, (asked, answer, messages.remove(&place)));
+        for (place, (asked, answer)) in asked.iter().zip(reply.answers).enumerate() {
+            self.answers.insert(asked.row, (*asked, answer, messages.remove(&place)));
         }
+        Ok(())
     }
 
     /// The store's knowledge of this batch's number; none without a transaction.

@@ -52,6 +52,7 @@ impl History {
         check_receipts(job, receipts)?;
         let space = self.space(&trigger.name)?;
         let files = staged_files(&space, receipts, Some(job))?;
+        let work = CommitWork { expired: expired(trigger, job.plan().started_at), job, receipts, files: &files };
         // In a bucket that was seen while the files came.
         let (mut is_alive, mut is_let_go) = (space.is_in_bucket(), false);
         let mut begun = Committed::default();
@@ -63,41 +64,19 @@ impl History {
             if !std::mem::take(&mut is_alive) {
                 writer.space().check_alive(job)?;
             }
-            let plan = job.plan();
-            let rows = Receipt::rows_of(receipts);
-            let known = known_of(writer.space(), plan, Some(rows))?;
+            let known = work.check_transaction(writer.space())?;
             begun.replay = known.as_ref().map(|known| known.meaning.replay());
-            if known.as_ref().and_then(|known| known.last.as_ref()) != writer.space().transaction_at_pin(job)?.as_ref()
-            {
-                return Err(conflict("another run of this transaction was committed meanwhile"));
-            }
-            let taken_for = known_of(writer.space(), plan, plan.rows)?;
-            if known.as_ref().map(|known| known.meaning) != taken_for.map(|known| known.meaning) {
-                return Err(conflict("the batch has other rows than it had under this number before"));
-            }
-            if writer.is_purged(plan.started_at) {
+            if writer.is_purged(job.plan().started_at) {
                 return Err(conflict("a purge has passed the time at which these services begin"));
             }
-            begun.lost = lost_keys(writer, trigger, job, &files)?;
-            if begun.lost.len() as u64 > most_lost {
-                let keys = begun.lost.len();
-                return Err(conflict(&format!("others were first with {keys} of these documents, or ended them")));
-            }
+            begun.lost = work.check_lost(writer, most_lost)?;
             let resolved = receipts.iter().flat_map(|receipt| &receipt.resolved);
-            let staged: Vec<_> = files.iter().map(|file| file.segment.clone()).collect();
-            writer.complete_resolved(job, expired(trigger, plan.started_at), resolved, &staged)?;
-            let (whole, rests) = left(&files, job, &begun.lost)?;
+            writer.complete_resolved(job, work.expired, resolved, &work.staged())?;
+            let (whole, rests) = work.left(&begun.lost)?;
             begun.segments = whole.iter().map(|file| file.segment.clone()).collect();
-            let is_numbered = known.as_ref().is_some_and(Known::is_numbered);
-            begun.application = plan.transaction.as_ref().filter(|_| is_numbered).map(|one| one.application.clone());
-            let Some(mut publication) = publication(job, known.as_ref(), rows, &whole, rests) else { return Ok(()) };
-            if let Some(replaced) = publication.replaces {
-                // Where documents do not run again, their entries stay: the others end by name.
-                let runs = Runs { staged: &staged, lost: &begun.lost };
-                let others = others(receipts, &begun.lost);
-                publication.taken = writer.taken_over(replaced, expired(trigger, plan.started_at), runs, &others)?;
-                publication.replaces = Some(replaced).filter(|_| publication.taken.is_none());
-            }
+            begun.application = work.application(known.as_ref());
+            let Some(mut publication) = work.publication(known.as_ref(), &whole, rests) else { return Ok(()) };
+            work.take_over(writer, &mut publication, &begun.lost)?;
             let published = writer.publish_last(publication, job);
             is_let_go = writer.has_let_go();
             begun.segments.extend(published?);
@@ -110,36 +89,113 @@ impl History {
     }
 }
 
-/// The keys that do not run, and that an earlier run of the batch may have begun.
-fn others(receipts: &[Receipt], lost: &Keys) -> Keys {
-    let mut others = Keys::default();
-    for (key, text) in receipts.iter().flat_map(|receipt| receipt.left.iter().chain(&receipt.over)) {
-        others.push(*key, text.as_deref());
+/// A commit of what a job's tasks staged.
+struct CommitWork<'a> {
+    job: &'a Job,
+    receipts: &'a [Receipt],
+    files: &'a [StagedFile],
+    /// The time at or before which an entry began that no longer counts.
+    expired: i64,
+}
+
+impl<'a> CommitWork<'a> {
+    fn rows(&self) -> BatchRows {
+        Receipt::rows_of(self.receipts)
     }
-    lost.each().for_each(|(key, text)| others.push(key, text));
-    others
-}
 
-/// The staged keys that others were first with.
-fn lost_keys(writer: &Writer<'_>, trigger: &Trigger, job: &Job, files: &[StagedFile]) -> Result<Keys> {
-    let of = |is_contested: bool| -> Vec<_> {
-        files.iter().filter(|file| file.is_contested == is_contested).map(|file| file.segment.clone()).collect()
-    };
-    writer.lost(job, expired(trigger, job.plan().started_at), &of(false), &of(true))
-}
+    fn staged(&self) -> Vec<Arc<Segment>> {
+        self.files.iter().map(|file| file.segment.clone()).collect()
+    }
 
-/// The files without lost keys, and the rest of the others.
-fn left<'a>(files: &'a [StagedFile], job: &Job, lost: &Keys) -> Result<(Vec<&'a StagedFile>, Vec<EntryRun>)> {
-    let stamp = Stamp { claim: job.claim(), started_at: job.plan().started_at, mark: Mark::Open };
-    let (mut whole, mut rests) = (Vec::new(), Vec::new());
-    for file in files {
-        match rest_of(&file.segment, stamp, lost)? {
-            None => whole.push(file),
-            Some(rest) if rest.is_empty() => {}
-            Some(rest) => rests.push(rest),
+    /// The store's knowledge of the batch's number, which must be what the tasks rested on.
+    fn check_transaction(&self, space: &KeySpace) -> Result<Option<Known>> {
+        let plan = self.job.plan();
+        let known = known_of(space, plan, Some(self.rows()))?;
+        let last = known.as_ref().and_then(|known| known.last.as_ref());
+        if last != space.transaction_at_pin(self.job)?.as_ref() {
+            return Err(conflict("another run of this transaction was committed meanwhile"));
         }
+        let taken_for = known_of(space, plan, plan.rows)?;
+        if known.as_ref().map(|known| known.meaning) != taken_for.map(|known| known.meaning) {
+            return Err(conflict("the batch has other rows than it had under this number before"));
+        }
+        Ok(known)
     }
-    Ok((whole, rests))
+
+    /// The staged keys that others were first with, which may be `most`.
+    fn check_lost(&self, writer: &Writer<'_>, most: u64) -> Result<Keys> {
+        let of = |is_contested: bool| -> Vec<_> {
+            let those = self.files.iter().filter(|file| file.is_contested == is_contested);
+            those.map(|file| file.segment.clone()).collect()
+        };
+        let lost = writer.lost(self.job, self.expired, &of(false), &of(true))?;
+        if lost.len() as u64 > most {
+            let keys = lost.len();
+            return Err(conflict(&format!("others were first with {keys} of these documents, or ended them")));
+        }
+        Ok(lost)
+    }
+
+    /// The files without lost keys, and the rest of the others.
+    fn left(&self, lost: &Keys) -> Result<(Vec<&'a StagedFile>, Vec<EntryRun>)> {
+        let stamp = Stamp { claim: self.job.claim(), started_at: self.job.plan().started_at, mark: Mark::Open };
+        let (mut whole, mut rests) = (Vec::new(), Vec::new());
+        for file in self.files {
+            match rest_of(&file.segment, stamp, lost)? {
+                None => whole.push(file),
+                Some(rest) if rest.is_empty() => {}
+                Some(rest) => rests.push(rest),
+            }
+        }
+        Ok((whole, rests))
+    }
+
+    /// The application under whose number the batch is recorded.
+    fn application(&self, known: Option<&Known>) -> Option<String> {
+        let transaction = self.job.plan().transaction.as_ref().filter(|_| known.is_some_and(Known::is_numbered))?;
+        Some(transaction.application.clone())
+    }
+
+    /// The content of the commit; none where there is nothing to record. (The same rule as for a
+    /// batch of one process.)
+    fn publication(&self, known: Option<&Known>, whole: &[&StagedFile], rests: Vec<EntryRun>) -> Option<Publication> {
+        let plan = self.job.plan();
+        if whole.is_empty() && rests.is_empty() && !known.is_some_and(|known| known.is_written(plan.replays)) {
+            return None;
+        }
+        let entry = |transaction| {
+            let batch = NumberedBatch { transaction, rows: Some(self.rows()) };
+            TransactionEntry::begun(batch, self.job.claim(), plan.started_at)
+        };
+        Some(Publication {
+            files: whole.iter().map(|file| (file.entry, file.path.clone(), file.object.clone())).collect(),
+            rests,
+            transaction: plan.transaction.clone().filter(|_| known.is_some_and(Known::is_numbered)).map(entry),
+            replaces: known.and_then(|known| known.replaced(plan.replays)),
+            taken: None,
+        })
+    }
+
+    /// Where the commit replaces an earlier run whose documents do not all run again, the entries
+    /// of those stay, and the others end by name.
+    fn take_over(&self, writer: &Writer<'_>, publication: &mut Publication, lost: &Keys) -> Result<()> {
+        let Some(replaced) = publication.replaces else { return Ok(()) };
+        let (staged, others) = (self.staged(), self.others(lost));
+        let runs = Runs { staged: &staged, lost };
+        publication.taken = writer.taken_over(replaced, self.expired, runs, &others)?;
+        publication.replaces = Some(replaced).filter(|_| publication.taken.is_none());
+        Ok(())
+    }
+
+    /// The keys that do not run, and that an earlier run of the batch may have begun.
+    fn others(&self, lost: &Keys) -> Keys {
+        let mut others = Keys::default();
+        for (key, text) in self.receipts.iter().flat_map(|receipt| receipt.left.iter().chain(&receipt.over)) {
+            others.push(*key, text.as_deref());
+        }
+        lost.each().for_each(|(key, text)| others.push(key, text));
+        others
+    }
 }
 
 /// The files that receipts name, opened: they must be what their tasks wrote. In a bucket `job` is
@@ -188,32 +244,6 @@ fn conflict(what: &str) -> Error {
 pub(super) fn known_of(space: &KeySpace, plan: &JobPlan, rows: Option<BatchRows>) -> Result<Option<Known>> {
     let of = |transaction| Known::of(space, transaction, rows, plan.replays);
     plan.transaction.as_ref().map(of).transpose()
-}
-
-/// The content of a commit; none where there is nothing to record. (The same rule as for a batch of
-/// one process.)
-fn publication(
-    job: &Job,
-    known: Option<&Known>,
-    rows: BatchRows,
-    files: &[&StagedFile],
-    rests: Vec<EntryRun>,
-) -> Option<Publication> {
-    let plan = job.plan();
-    if files.is_empty() && rests.is_empty() && !known.is_some_and(|known| known.is_written(plan.replays)) {
-        return None;
-    }
-    let entry = |transaction| {
-        let batch = NumberedBatch { transaction, rows: Some(rows) };
-        TransactionEntry::begun(batch, job.claim(), plan.started_at)
-    };
-    Some(Publication {
-        files: files.iter().map(|file| (file.entry, file.path.clone(), file.object.clone())).collect(),
-        rests,
-        transaction: plan.transaction.clone().filter(|_| known.is_some_and(Known::is_numbered)).map(entry),
-        replaces: known.and_then(|known| known.replaced(plan.replays)),
-        taken: None,
-    })
 }
 
 /// Receipts must belong to the job, and no part may occur twice.

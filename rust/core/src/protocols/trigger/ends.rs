@@ -96,39 +96,19 @@ impl<D: Hash + Eq + Clone + Send + Sync> Ends<D> {
         kept: impl Fn(&Writer<'_>) -> Result<FrameKeys> + Sync,
     ) -> Result<()> {
         let documents = some.map(|(documents, _)| documents);
-        let Ending { space, number, started_at, application, is_part, left, end } = claim;
-        space.write_together(SpaceSettings::STORED, |writer| {
+        let end = claim.end;
+        claim.space.write_together(SpaceSettings::STORED, |writer| {
             self.check(end, documents, &name)?;
             match some {
                 // A purge may have taken what was completed before: that is not recorded again.
-                Some((documents, _)) if end == End::Completed && writer.is_purged(started_at) => {
+                Some((documents, _)) if end == End::Completed && writer.is_purged(claim.started_at) => {
                     let rest = self.not_completed(documents);
                     if !rest.is_empty() {
                         write(writer, &among(&rest)?)?;
                     }
                 }
                 Some((_, some)) => write(writer, some)?,
-                // Of a batch that has ended as a whole nothing runs when it comes again.
-                None if application.is_some() && end == End::Completed && (is_part || self.has_released()) => {
-                    let kept = kept(writer)?;
-                    writer.finish_rows(number, started_at, end, kept)?;
-                }
-                None => {
-                    // Where no entry may be left that the claim's outcome could apply to, the keys
-                    // are named.
-                    let keys = if writer.may_lack((number, started_at), application) {
-                        kept(writer)?
-                    } else if end == End::Completed && writer.may_lack_keys(number) {
-                        writer.lacking(number, kept(writer)?)?
-                    } else {
-                        FrameKeys::default()
-                    };
-                    if end == End::Completed && application.is_some() {
-                        // Before the batch has ended: what it left out is not a duplicate by that.
-                        writer.finish_rows(number, started_at, End::Released, left.clone())?;
-                    }
-                    writer.finish_claim(number, started_at, end, keys)?;
-                }
+                None => self.write_whole(claim, writer, &kept)?,
             }
             self.note(end, documents);
             Ok(())
@@ -137,6 +117,35 @@ impl<D: Hash + Eq + Clone + Send + Sync> Ends<D> {
             self.lock().is_durable = Some(end);
         }
         Ok(())
+    }
+
+    /// Write how the claim as a whole ended.
+    fn write_whole(
+        &self,
+        claim: Ending<'_>,
+        writer: &mut Writer<'_>,
+        kept: impl Fn(&Writer<'_>) -> Result<FrameKeys>,
+    ) -> Result<()> {
+        let Ending { number, started_at, application, is_part, left, end, .. } = claim;
+        let completes_batch = end == End::Completed && application.is_some();
+        // Of a batch that has ended as a whole nothing runs when it comes again.
+        if completes_batch && (is_part || self.has_released()) {
+            let kept = kept(writer)?;
+            return writer.finish_rows(number, started_at, end, kept);
+        }
+        // Where no entry may be left that the claim's outcome could apply to, the keys are named.
+        let keys = if writer.may_lack((number, started_at), application) {
+            kept(writer)?
+        } else if end == End::Completed && writer.may_lack_keys(number) {
+            writer.lacking(number, kept(writer)?)?
+        } else {
+            FrameKeys::default()
+        };
+        if completes_batch {
+            // Before the batch has ended: what it left out is not a duplicate by that.
+            writer.finish_rows(number, started_at, End::Released, left.clone())?;
+        }
+        writer.finish_claim(number, started_at, end, keys)
     }
 
     /// Those of these documents that were not completed by themselves before.

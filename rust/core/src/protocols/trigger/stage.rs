@@ -3,19 +3,19 @@
 
 use super::Call;
 use super::begin::{Answers, BeginWork, Known};
-use super::classify::{Looked, Verdicts, checked_reply};
+use super::classify::{Looked, Verdicts};
 use super::commit::known_of;
 use super::identities::Identities;
-use super::resolver::Ask;
-use super::rules::{KeyClass, Outcome, Trigger};
+use super::resolver::Asked;
+use super::rules::{Decided, KeyClass, Outcome, Trigger};
 use super::staged_claim::owned;
 use crate::columns::{Documents, IdCell};
 use crate::history::{History, snapshot_of};
 use crate::key::format_uuid;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::EntryRun;
-use crate::store::SpaceSettings;
-use crate::store::staged::{Job, JobPlan, OutcomeCount, Receipt, StagedFiles};
+use crate::store::staged::{Document, Job, JobPlan, OutcomeCount, Receipt, StagedFiles};
+use crate::store::{InProgress, LookedUp, SpaceSettings};
 use crate::types::FrameKeys;
 use crate::types::HistoryState;
 use crate::types::transaction::Replay;
@@ -121,52 +121,30 @@ impl History {
         let found =
             space.look(SpaceSettings::of(trigger), documents.rows, |view| work.look(job.plan().started_at, view))?;
         check_parts(&work.identities, documents, job, attempt.part)?;
-        let known = found.states.clone();
+        let states = found.states.clone();
         let mut looked = Looked { found, unavailable: None };
-        let known_number = work.known_of(&space)?;
-        let own = work.see_replay(&mut looked, known_number.as_ref());
-        let (decided, asked) = loop {
-            match work.decide(&looked, false)? {
-                Ok(decided) => break decided,
-                Err(asked) => {
-                    let Some(resolver) = call.resolver.as_mut() else {
-                        return Err(Error::State("undecided documents without a resolver".into()));
-                    };
-                    let reply = checked_reply(resolver.resolve(Ask { rows: &asked })?, asked.len());
-                    work.remember(asked, reply);
-                }
-            }
-        };
+        let known = work.known_of(&space)?;
+        let own = work.see_replay(&mut looked, known.as_ref());
+        let (decided, asked) = work.decide_asking(&looked, call)?;
         let (keys, uuid_rows, text_rows) = work.claimed(&decided);
-        let was_known = |row: &u32| known[*row as usize] != HistoryState::Absent;
+        let was_known = |row: &u32| states[*row as usize] != HistoryState::Absent;
         let is_contested = uuid_rows.iter().chain(&text_rows).any(was_known);
         let mut staged = StagedFiles::default();
         space.stage(job, attempt.part, attempt.name, &mut staged, open_run(&keys, job))?;
-        let resolved = work.resolved(&decided, &looked.found);
-        let is_numbered = known_number.as_ref().is_some_and(Known::is_numbered);
-        let left = if is_numbered { work.left_out(&decided, &looked.found) } else { FrameKeys::default() };
-        let over = own
-            .iter()
-            .map(|entry| entry.row)
-            .filter(|row| looked.found.states[*row as usize] == HistoryState::Completed);
-        let over = over.map(|row| work.document(row)).map(owned).collect();
-        let counts = counts(&decided.outcomes);
-        let rows = work.identities.batch_rows(self.codec(), documents);
-        let verdicts = work.verdicts(decided, &asked, None);
         let receipt = Receipt {
             job: job.clone(),
             part: attempt.part,
             attempt: attempt.name.into(),
-            rows,
+            rows: work.identities.batch_rows(self.codec(), documents),
             is_contested,
-            counts,
-            resolved,
-            left: left.each().map(owned).collect(),
-            over,
+            counts: counts(&decided.outcomes),
+            resolved: work.resolved(&decided, &looked.found),
+            left: work.left_of(known.as_ref(), &decided, &looked.found),
+            over: work.over_among(&own, &looked.found),
             files: staged.files,
             objects: staged.objects,
         };
-        Ok(Staged { verdicts, receipt })
+        Ok(Staged { verdicts: work.verdicts(decided, &asked, None), receipt })
     }
 
     fn check_job(&self, trigger: &Trigger, job: &Job, attempt: Attempt) -> Result<()> {
@@ -203,6 +181,32 @@ impl History {
             rows: job.plan().rows,
             answers: Answers::new(),
         })
+    }
+}
+
+impl BeginWork<'_, '_> {
+    /// Decide all rows; answers the rows that the resolver was asked about, too.
+    fn decide_asking(&mut self, looked: &Looked, call: &mut Call) -> Result<(Decided, Vec<Asked>)> {
+        loop {
+            match self.decide(looked, false)? {
+                Ok(decided) => return Ok(decided),
+                Err(asked) => self.ask(&asked, call)?,
+            }
+        }
+    }
+
+    /// The documents that a numbered batch leaves out.
+    fn left_of(&self, known: Option<&Known>, decided: &Decided, found: &LookedUp) -> Vec<Document> {
+        if !known.is_some_and(Known::is_numbered) {
+            return Vec::new();
+        }
+        self.left_out(decided, found).each().map(owned).collect()
+    }
+
+    /// The documents of an earlier run of the batch that have ended.
+    fn over_among(&self, own: &[InProgress], found: &LookedUp) -> Vec<Document> {
+        let is_over = |row: &u32| found.states[*row as usize] == HistoryState::Completed;
+        own.iter().map(|entry| entry.row).filter(is_over).map(|row| owned(self.document(row))).collect()
     }
 }
 

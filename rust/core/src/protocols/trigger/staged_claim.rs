@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Call;
 use super::begin::{Answers, BeginWork, ROUNDS};
-use super::classify::{Looked, Verdicts, checked_reply};
+use super::classify::{Looked, Verdicts};
 use super::ends::{Ending, Ends};
 use super::identities::Identities;
-use super::resolver::{Ask, Asked};
+use super::resolver::Asked;
 use super::rules::{Decided, Trigger};
 use crate::columns::Documents;
 use crate::key::{Codec, Form, Key};
@@ -147,16 +147,14 @@ impl StagedClaim {
             rows: None,
             answers: Answers::new(),
         };
-        for round in 0.. {
-            let asked = match self.attempt(&mut work, round >= ROUNDS)? {
+        let mut round = 0;
+        loop {
+            match self.attempt(&mut work, round >= ROUNDS)? {
                 Ok(verdicts) => return Ok(verdicts),
-                Err(asked) => asked,
-            };
-            let Some(resolver) = call.resolver.as_mut() else { break };
-            let reply = checked_reply(resolver.resolve(Ask { rows: &asked })?, asked.len());
-            work.remember(asked, reply);
+                Err(asked) => work.ask(&asked, call)?,
+            }
+            round += 1;
         }
-        Err(Error::State("undecided documents without a resolver".into()))
     }
 
     /// One attempt to decide lost documents: their verdicts, or rows that the resolver has to be

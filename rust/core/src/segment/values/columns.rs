@@ -156,7 +156,7 @@ pub(crate) fn text_of<'a>(wanted: &Wanted<'a>, row: u32) -> &'a [u8] {
 }
 
 /// Set where there is an entry.
-pub(crate) const THERE: u8 = 1 << 7;
+const THERE: u8 = 1 << 7;
 
 /// The entries of some ids in a space, as columns.
 #[derive(Clone, Debug, Default)]

@@ -71,7 +71,7 @@ impl KeySpace {
     pub(crate) fn maintain(&self, all: bool, progress: Progress) -> Result<Maintained> {
         let mut done = Maintained::default();
         if self.env.read_only {
-            return Err(crate::Error::ReadOnly(self.directory.clone()));
+            return Err(crate::Error::ReadOnly(self.env.place()));
         }
         if !self.exists()? {
             return Ok(done);
@@ -90,7 +90,8 @@ impl KeySpace {
         let is_work = |view: Option<&View>| Ok(view.is_some_and(|view| view.is_compaction_worth(all)));
         let _announced = match self.mirror.as_deref() {
             Some(mirror) if self.read(is_work)? => match mirror.announce()? {
-                // Another handle is at work. Nothing rests on that: who wants all need not wait.
+                // Another handle maintains the space. Correctness does not depend on that, so a
+                // caller that wants all of it done does not wait.
                 None if !all => return self.renew_young(),
                 announced => announced,
             },

@@ -30,6 +30,7 @@ const MOST_IN_PART: usize = if cfg!(feature = "small") { 1 << 8 } else { 1 << 14
 const MOST_SMALL: usize = 4;
 
 impl KeySpace {
+    /// Compact the segments of `group` into new ones, from number `first` on.
     pub(super) fn merge_segments(
         &self,
         group: &[Arc<Segment>],
@@ -37,8 +38,32 @@ impl KeySpace {
         done: &mut Maintained,
         progress: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<()> {
-        let outcomes = self.read(|view| view.map_or(Ok(HashMap::new()), View::foldable))?;
         let gone: Vec<u64> = group.iter().map(|segment| segment.header().id).collect();
+        let written = self.write_merged(group, &gone, first, progress)?;
+        done.merged.0 += gone.len() as u64;
+        done.merged.1 += written.len() as u64;
+        done.rewritten += written.iter().map(|entry| entry.entries).sum::<u64>();
+        let files: Vec<_> = written.iter().map(|entry| (FileKind::Segment, entry.id)).collect();
+        let is_there =
+            |manifest: &Manifest| gone.iter().all(|id| manifest.segments.iter().any(|entry| entry.id == *id));
+        let publish = |manifest: &mut Manifest| {
+            manifest.segments.retain(|entry| !gone.contains(&entry.id));
+            manifest.segments.extend(&written);
+        };
+        let change = Change { files: &files, is_due: &is_there, ..Change::of_manifest(&publish) };
+        self.publish_beside(SpaceSettings::STORED, &change).map(drop)
+    }
+
+    /// Write what is left of the entries of `group`, whose ids are `sources`, into new files from
+    /// number `first` on.
+    fn write_merged(
+        &self,
+        group: &[Arc<Segment>],
+        sources: &[u64],
+        first: u64,
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<Vec<SegmentEntry>> {
+        let outcomes = self.read(|view| view.map_or(Ok(HashMap::new()), View::foldable))?;
         let files = Merge::parts_of(group, MOST_ENTRIES);
         let (expected, coarse) = expected_of(group, files, &outcomes)?;
         let translate = |stamp| {
@@ -50,7 +75,7 @@ impl KeySpace {
         let mut written: Vec<SegmentEntry> = Vec::new();
         for id in first..first + files {
             let path = FileKind::New.path(&self.directory, id);
-            let target = Target { sources: &gone, ..self.segment_at(&path, id) };
+            let target = Target { sources, ..self.segment_at(&path, id) };
             let mut file: Option<SegmentWriter> = None;
             for _ in 0..parts {
                 let Some(mut run) = merge.next(translate)? else { break };
@@ -70,18 +95,7 @@ impl KeySpace {
                 written.push(entry_of(&header, sum, bytes));
             }
         }
-        done.merged.0 += gone.len() as u64;
-        done.merged.1 += written.len() as u64;
-        done.rewritten += written.iter().map(|entry| entry.entries).sum::<u64>();
-        let files: Vec<_> = written.iter().map(|entry| (FileKind::Segment, entry.id)).collect();
-        let is_there =
-            |manifest: &Manifest| gone.iter().all(|id| manifest.segments.iter().any(|entry| entry.id == *id));
-        let publish = |manifest: &mut Manifest| {
-            manifest.segments.retain(|entry| !gone.contains(&entry.id));
-            manifest.segments.extend(&written);
-        };
-        let change = Change { files: &files, is_due: &is_there, ..Change::of_manifest(&publish) };
-        self.publish_beside(SpaceSettings::STORED, &change).map(drop)
+        Ok(written)
     }
 
     pub(in crate::store) fn build_global_filter(

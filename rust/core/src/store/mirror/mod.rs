@@ -327,8 +327,8 @@ impl Mirror {
     /// Who was refused needs longer to come back than who has won: where others write, too, the
     /// winner lets them come in between. Those of this handle that wait share its next commit.
     ///
-    /// A winner never hears of those who are refused. So it leaves a gap now and then, more and
-    /// more rarely, in which one of them can come in.
+    /// The winner cannot see who is refused. So it leaves a gap from time to time, less and less
+    /// often, in which one of them can commit.
     fn give_way(&self, known: &mut Known) {
         if known.won == 0 || known.last.is_none_or(|last| last.elapsed() > 2 * known.took) {
             return;

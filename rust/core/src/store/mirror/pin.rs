@@ -1,4 +1,4 @@
-//! Pinned states in a bucket. The pin is an object that describes the state whole; who reads it
+//! Pinned states in a bucket. The pin is an object that describes the whole state. A reader
 //! has a directory of its own for it beside the replica's files.
 
 use std::path::PathBuf;

@@ -107,7 +107,7 @@ impl KeySpace {
     /// process dies.
     pub(crate) fn hold(&self, name: &str) -> Result<Held> {
         if self.env.read_only || self.is_pinned {
-            return Err(Error::ReadOnly(self.directory.clone()));
+            return Err(Error::ReadOnly(self.env.place()));
         }
         self.writer_lock()?;
         WriterLock::named(&*self.env.system, &self.directory.join(name))?.hold(self.env.lock_timeout)

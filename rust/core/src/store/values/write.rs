@@ -301,7 +301,7 @@ fn split(run: ValueRun) -> Vec<ValueRun> {
 }
 
 /// The keys and forms of a run, for a look-up.
-pub(super) fn keys_and_forms(run: &ValueRun) -> (Vec<Key>, Vec<Form>) {
+fn keys_and_forms(run: &ValueRun) -> (Vec<Key>, Vec<Form>) {
     let form = |row: &Row| if run.text(row).is_empty() { Form::Uuid } else { Form::Text };
     (run.rows.iter().map(|row| row.key).collect(), run.rows.iter().map(form).collect())
 }

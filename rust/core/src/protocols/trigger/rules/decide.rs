@@ -38,7 +38,7 @@ impl RowFacts {
 }
 
 /// How many values [`RowFacts::bits`] can take, rounded up to a power of two.
-pub(super) const COMBINATIONS: usize = 128;
+const COMBINATIONS: usize = 128;
 
 #[inline]
 pub(super) const fn history_bits(key: KeyClass, history: HistoryState) -> u8 {

@@ -21,7 +21,7 @@ fn job_that_fails_or_panics_leaves_the_others_alone() {
     // The first one leads, and waits until the others have posted their jobs.
     let wait = |_: &mut Writer<'_>| -> Result<()> {
         leads.store(true, Ordering::Release);
-        while space.together.posted() < 3 {
+        while space.group_commit.posted() < 3 {
             std::thread::yield_now();
         }
         Ok(())
@@ -51,6 +51,6 @@ fn job_that_fails_or_panics_leaves_the_others_alone() {
         });
     });
     assert_eq!([&panicked, &failed, &done].map(|count| count.load(Ordering::Relaxed)), [1; 3]);
-    assert_eq!(space.together.posted(), 0);
+    assert_eq!(space.group_commit.posted(), 0);
     space.write_together(settings, |_| Ok(())).unwrap();
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
 use super::Writer;
-use super::returns::{Returns, leave_in};
+use super::wake_throttle::{WakeThrottle, woken_in};
 use crate::Result;
 use crate::sys::interrupt::{self, SLICE};
 
@@ -17,13 +17,13 @@ pub(super) type Job<'j> = dyn FnMut(&mut Writer<'_>) + Send + 'j;
 
 /// The threads that write, and who leads them.
 #[derive(Debug, Default)]
-pub(super) struct Together(Mutex<State>);
+pub(super) struct GroupCommit(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     is_led: bool,
     posted: VecDeque<Posted>,
-    returns: Returns<Arc<Owner>>,
+    throttle: WakeThrottle<Arc<Owner>>,
 }
 
 /// The job of a thread that waits.
@@ -40,8 +40,8 @@ unsafe impl Send for Posted {}
 #[derive(Debug)]
 struct Owner {
     phase: AtomicU8,
-    /// The turn in which it is let go.
-    turn: AtomicU64,
+    /// The round in which it is woken.
+    round: AtomicU64,
     thread: Thread,
 }
 
@@ -51,7 +51,7 @@ const DONE: u8 = 2;
 
 impl Owner {
     fn of_this_thread() -> Self {
-        Self { phase: AtomicU8::new(POSTED), turn: AtomicU64::new(0), thread: std::thread::current() }
+        Self { phase: AtomicU8::new(POSTED), round: AtomicU64::new(0), thread: std::thread::current() }
     }
 
     fn lead(&self) {
@@ -59,19 +59,19 @@ impl Owner {
         self.thread.unpark();
     }
 
-    fn let_go(&self, turn: u64) {
-        self.turn.store(turn, Ordering::Relaxed);
+    fn wake(&self, round: u64) {
+        self.round.store(round, Ordering::Relaxed);
         self.thread.unpark();
     }
 }
 
 /// The jobs of the others, for the thread that leads. When it is dropped, the next thread leads.
 pub(super) struct Others<'t> {
-    together: &'t Together,
+    group: &'t GroupCommit,
     done: Vec<Arc<Owner>>,
 }
 
-impl Together {
+impl GroupCommit {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -83,7 +83,7 @@ impl Together {
         job: &mut Job<'_>,
         lead: impl FnOnce(&mut Job<'_>, &mut Others<'_>) -> Result<()>,
     ) -> Result<()> {
-        if self.must_lead(job)? { lead(job, &mut Others { together: self, done: Vec::new() }) } else { Ok(()) }
+        if self.must_lead(job)? { lead(job, &mut Others { group: self, done: Vec::new() }) } else { Ok(()) }
     }
 
     /// Wait until the job is done, or this thread is to lead.
@@ -95,7 +95,7 @@ impl Together {
         loop {
             match owner.phase.load(Ordering::Acquire) {
                 DONE => {
-                    leave_in(owner.turn.load(Ordering::Relaxed));
+                    woken_in(owner.round.load(Ordering::Relaxed));
                     return Ok(false);
                 }
                 LEADS => return Ok(true),
@@ -113,20 +113,20 @@ impl Together {
     /// Post a job where somebody leads; else answers that this thread does.
     fn post(&self, job: &mut Job<'_>, owner: &Arc<Owner>) -> bool {
         let mut state = self.lock();
-        let goes = state.returns.come();
+        let woken = state.throttle.arrived();
         let leads = !std::mem::replace(&mut state.is_led, true);
         if !leads {
             let job = std::ptr::from_mut(job);
-            // SAFETY: only the lifetime changes. Its owner waits in `must_lead` until the job is
-            // withdrawn, or was done, or is its own again.
+            // SAFETY: only the lifetime changes. The owner waits in `must_lead` until the job was
+            // withdrawn or done, or until this thread leads and does the job itself.
             #[expect(unsafe_code, clippy::transmute_ptr_to_ptr, reason = "a cast cannot make a lifetime longer")]
             let job = unsafe { std::mem::transmute::<*mut Job<'_>, *mut Job<'static>>(job) };
             state.posted.push_back(Posted { job, owner: owner.clone() });
         }
-        // Who is woken must not find the lock taken.
+        // Release the mutex before waking, or the woken thread would block on it.
         drop(state);
-        if let Some((owner, turn)) = goes {
-            owner.let_go(turn);
+        if let Some((owner, round)) = woken {
+            owner.wake(round);
         }
         leads
     }
@@ -150,7 +150,7 @@ impl Others<'_> {
     /// longer trust what it holds, and the next one prepares that again. The job's owner learns of
     /// it when the leader has finished.
     pub(super) fn do_next(&mut self, writer: &mut Writer<'_>) -> bool {
-        let Some(posted) = self.together.lock().posted.pop_front() else { return false };
+        let Some(posted) = self.group.lock().posted.pop_front() else { return false };
         self.done.push(posted.owner);
         // SAFETY: the owner waits until it is told that the job is done, and nobody else has it
         // now.
@@ -163,17 +163,17 @@ impl Others<'_> {
 
 impl Drop for Others<'_> {
     fn drop(&mut self) {
-        let mut state = self.together.lock();
+        let mut state = self.group.lock();
         let next = state.posted.pop_front();
         state.is_led = next.is_some();
         self.done.iter().for_each(|owner| owner.phase.store(DONE, Ordering::Release));
-        let (go, turn) = state.returns.served(&mut self.done, next.is_some());
+        let (woken, round) = state.throttle.served(&mut self.done, next.is_some());
         drop(state);
         if let Some(next) = next {
             next.owner.lead();
         }
-        for owner in go {
-            owner.let_go(turn);
+        for owner in woken {
+            owner.wake(round);
         }
     }
 }
