@@ -191,7 +191,7 @@ def test_arrivals_split_over_polls_with_large_patience_end_equal(history: dh.His
         (pa.record_batch({"stream": ["a"], "header": [1]}), "allowed is text"),
         (pa.record_batch({"stream": ["a"], "resend_count": ["0"]}), "an integer"),
         (pa.record_batch({"stream": ["a"], "resend_count": [0], "prev": [0], "cur": [0]}), '"seq"'),
-        (3, "needed is a table"),
+        (3, "must be a table"),
     ],
 )
 def test_what_is_no_poll_is_refused(history: dh.History, batch: Any, complaint: str) -> None:

@@ -49,7 +49,7 @@ pub(crate) fn parts(given: &Bound<'_, PyAny>) -> PyResult<u32> {
 
 /// The argument `path`: a directory of this machine, or a URL that names one.
 pub(crate) fn path(given: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
-    let wrong = || Failure::config(format!("path is {}; allowed is a path", shown(given)));
+    let wrong = || Failure::config(format!("path is {}; allowed is a str or an os.PathLike", shown(given)));
     let path: PathBuf = given.extract().map_err(|_| wrong())?;
     if path.as_os_str().is_empty() {
         return Err(Failure::config("path is empty; needed is the directory of a history, or the URL of one").into());
@@ -69,7 +69,7 @@ pub(crate) fn cache_bytes(given: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
 
 /// The argument `cache`: a directory of this machine.
 pub(crate) fn cache(given: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
-    let wrong = || Failure::config(format!("cache is {}; allowed is a path, or None", shown(given)));
+    let wrong = || Failure::config(format!("cache is {}; allowed is a str, an os.PathLike or None", shown(given)));
     given.extract().map_err(|_| wrong().into())
 }
 

@@ -254,8 +254,11 @@ impl Claim {
                 Some(decision) if decision.writes_processing() => recorded.push(row as u32),
                 Some(_) => {}
                 None => {
-                    let why = decision.map_or("beyond the batch", |decision| decision.action().as_str());
-                    return Err(Failure::state(format!("row {row} is none of the claim's to process: it is {why}")));
+                    let why = decision.map_or_else(
+                        || format!("not in this batch of {} rows", self.decisions.len()),
+                        |decision| format!("not to be processed: its action is {}", decision.action().as_str()),
+                    );
+                    return Err(Failure::state(format!("row {row} is {why}")));
                 }
             }
         }

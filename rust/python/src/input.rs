@@ -98,7 +98,7 @@ fn not_arrow(documents: &Bound<'_, PyAny>, error: PyErr) -> Failure {
     let kind = documents.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());
     let reason = error.value(py);
     Failure::schema(format!(
-        "documents are a {kind}; needed is a table with Arrow's C interface, such as a pyarrow RecordBatch or Table, \
-         a Polars or pandas DataFrame, or a DuckDB relation ({reason})"
+        "documents must be a table with Arrow's C interface, such as a pyarrow RecordBatch or Table, a Polars or pandas \
+         DataFrame, or a DuckDB relation, not of type {kind} ({reason})"
     ))
 }
