@@ -85,7 +85,7 @@ pub enum Error {
     #[error("[DH-FAILED] an earlier write failed ({0}); reopen the history to go on")]
     Failed(String),
     /// The history was opened for reading.
-    #[error("[DH-READ-ONLY] {} cannot be written: the history was opened read-only", .0.display())]
+    #[error("[DH-READ-ONLY] the history at {} was opened read-only", .0.display())]
     ReadOnly(PathBuf),
     /// There is no history there, or there is one already.
     #[error("[DH-OPEN] {}: {reason}", path.display())]
