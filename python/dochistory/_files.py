@@ -39,19 +39,11 @@ def publish(path: Path, content: Any) -> bool:
     Raises:
         StorageError: [DH-IO] the operating system refused.
     """
-    with storage(path):
-        make_directory(path.parent)
-        draft = path.parent / f"{DRAFT}{os.getpid()}-{uuid.uuid4().hex}"
+    with _draft(path, content) as draft:
         try:
-            draft.write_bytes(content)
-            sync(draft)
-            try:
-                os.link(draft, path)
-            except FileExistsError:
-                return False
-        finally:
-            draft.unlink(missing_ok=True)
-        sync(path.parent)
+            os.link(draft, path)
+        except FileExistsError:
+            return False
     return True
 
 
@@ -61,13 +53,20 @@ def replace(path: Path, content: dict[str, Any]) -> None:
     Raises:
         StorageError: [DH-IO] the operating system refused.
     """
+    with _draft(path, (json.dumps(content, ensure_ascii=False) + "\n").encode()) as draft:
+        draft.replace(path)
+
+
+@contextmanager
+def _draft(path: Path, content: Any) -> Iterator[Path]:
+    """A durable file beside `path`, which the block gives its name; afterwards that is durable, too."""
     with storage(path):
         make_directory(path.parent)
         draft = path.parent / f"{DRAFT}{os.getpid()}-{uuid.uuid4().hex}"
         try:
-            draft.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
+            draft.write_bytes(content)
             sync(draft)
-            draft.replace(path)
+            yield draft
         finally:
             draft.unlink(missing_ok=True)
         sync(path.parent)

@@ -98,7 +98,7 @@ def test_a_file_url_names_a_path() -> None:
     assert dh.local_path("File:/a") == dh.local_path("file://localhost/a") == Path("/a")
     with pytest.raises(dh.OpenError, match='this names the machine "node"'):
         dh.local_path("file://node/a")
-    with pytest.raises(dh.ConfigError, match="path is 7; allowed is a str or an os.PathLike"):
+    with pytest.raises(dh.ConfigError, match=r"path is 7; allowed is a str or an os\.PathLike"):
         dh.local_path(7)  # type: ignore[arg-type]
 
 

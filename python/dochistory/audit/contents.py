@@ -8,8 +8,7 @@ import pyarrow.compute as pc
 
 import dochistory as dh
 from dochistory.audit import refusals, states, store
-from dochistory.audit.entries import ENTRIES, KEPT
-from dochistory.audit.resubmission import APPLICATION
+from dochistory.audit.entries import APPLICATION, ENTRIES, KEPT
 from dochistory.settings import stored_settings
 
 

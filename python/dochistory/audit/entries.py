@@ -10,6 +10,9 @@ import dochistory as dh
 from dochistory import _columns
 from dochistory.audit import store
 
+APPLICATION = "dochistory.audit"
+"""The name under which the history remembers resubmissions: its transactions are (this, number of the event)."""
+
 TIME = pa.timestamp("us", "UTC")
 KEPT = pa.schema(
     [

@@ -17,9 +17,9 @@ import dochistory as dh
 from dochistory.audit import damage, refusals, replays, settling, states, store
 from dochistory.audit.bucket import Bucket
 from dochistory.audit.contents import Contents
-from dochistory.audit.entries import ENTRIES, TIME, count_column, of_batch
+from dochistory.audit.entries import APPLICATION, ENTRIES, TIME, count_column, of_batch
 from dochistory.audit.files import Directory
-from dochistory.audit.resubmission import APPLICATION, Resubmission
+from dochistory.audit.resubmission import Resubmission
 from dochistory.audit.settling import OPEN, SETTLED
 from dochistory.resolvers import Resolver
 

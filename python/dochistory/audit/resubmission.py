@@ -12,13 +12,11 @@ import dochistory as dh
 from dochistory import _columns, _files
 from dochistory.audit import refusals, states
 from dochistory.audit.bucket import Turn
+from dochistory.audit.entries import APPLICATION
 from dochistory.settings import stored_settings
 
 if TYPE_CHECKING:
     from dochistory.audit.contents import Contents
-
-APPLICATION = "dochistory.audit"
-"""The name under which the history remembers resubmissions: its transactions are (this, number of the event)."""
 
 _TIME = pa.timestamp("us", "UTC")
 

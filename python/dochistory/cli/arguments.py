@@ -65,6 +65,7 @@ def parser() -> Parser:
     )
     for module in _MODULES:
         module.add_to(commands, add)
+    whole.set_defaults(whole=whole)
     return whole
 
 

@@ -39,10 +39,7 @@ def completion(context: Context) -> Exit:
         import shtab
     except ImportError as error:
         raise CommandError("completion needs shtab: pip install 'dochistory[cli]'") from error
-    # Imported here, because the arguments import this module.
-    from dochistory.cli.arguments import parser
-
-    whole = parser()
+    whole = context.options.whole
     _mark(whole, {"file": shtab.FILE, "directory": shtab.DIRECTORY, "trigger": shtab.cmd(_ASK)})
     sys.stdout.write(shtab.complete(whole, context.options.shell))
     return Exit.DONE

@@ -82,12 +82,7 @@ class ExactlyOnce:
         """
         checks.frame("frame", frame)
         looked_at = checks.columns(self._trigger, frame.schema, self._columns)
-        application = self._application or compat.query_id(frame.sparkSession)
-        if application is None:
-            raise dh.ConfigError(
-                "[DH-CONFIG] exactly_once needs application=…, a name that stays the same over restarts: "
-                "outside a stream and on Spark Connect there is no query id to use"
-            )
+        application = compat.application_of(self._application, frame, "exactly_once")
         if self._decides_on(frame) == "executors":
             self._by_tasks(frame, int(batch_id), application)
             return

@@ -360,4 +360,24 @@ def query_id(spark: SparkSession) -> str | None:
     return found
 
 
+def application_of(given: str | None, frame: DataFrame, function: str) -> str:
+    """The application whose batch this is: the one given, or the streaming query.
+
+    Args:
+        given: the application's name.
+        frame: the batch.
+        function: who needs it, in an error.
+
+    Raises:
+        ConfigError: [DH-CONFIG] neither is there.
+    """
+    application = given or query_id(frame.sparkSession)
+    if application is None:
+        raise dh.ConfigError(
+            f"[DH-CONFIG] {function} needs application=…, a name that stays the same over restarts: "
+            "outside a stream and on Spark Connect there is no query id to use"
+        )
+    return application
+
+
 check_version()

@@ -139,12 +139,7 @@ class Delivery:
                 raised `RolledBack`.
         """
         checks.frame("frame", frame)
-        application = self._application or compat.query_id(frame.sparkSession)
-        if application is None:
-            raise dh.ConfigError(
-                "[DH-CONFIG] delivery needs application=…, a name that stays the same over restarts: "
-                "outside a stream and on Spark Connect there is no query id to use"
-            )
+        application = compat.application_of(self._application, frame, "delivery")
         batch = _Batch(frame, int(batch_id), application, self._on_replay, self._on_other_rows)
         try:
             by = self._by_driver if self._decide == "driver" else self._by_tasks

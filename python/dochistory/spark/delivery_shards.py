@@ -29,7 +29,7 @@ from dochistory.spark import compat
 from dochistory.spark.newest import newest
 from dochistory.spark.same_bucket import BucketSight
 from dochistory.spark.same_directory import Sight
-from dochistory.spark.staging import attempt_of_task
+from dochistory.spark.staging import attempt_of_task, cut
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -81,7 +81,7 @@ class DeliveryShard:
             decided, receipt = history._shards.decide_delivery(
                 self.plan, table.drop_columns(["kept"]), kept=kept, stream=self.stream
             )
-        yield from _cut(_columns(decided), lengths, receipt)
+        yield from cut(_columns(decided), lengths, receipt, RETURNED.names)
 
 
 def _columns(decided: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -91,23 +91,11 @@ def _columns(decided: pa.RecordBatch) -> dict[str, pa.Array]:
     # Where Spark hands answers on through pandas, numbers with nulls would be floats.
     columns["apply_rank"] = decided.column("apply_rank").cast(pa.int64()).fill_null(-1)
     columns["keep"] = decided.column("keep")
-    return columns
-
-
-def _cut(columns: dict[str, pa.Array], lengths: list[int], receipt: bytes) -> Iterator[pa.StructArray]:
-    """What was decided in the batches in which the rows came."""
     applied = pc.sum(pc.greater_equal(columns["apply_rank"], 0)).as_py() or 0
     fixed = {"attempt": attempt_of_task(), "applied": applied, "kept": pc.sum(columns["keep"]).as_py() or 0}
-    last = max(place for place, length in enumerate(lengths) if length)
-    start = 0
-    for place, length in enumerate(lengths):
-        cut = {name: column.slice(start, length) for name, column in columns.items()}
-        cut |= {name: pa.repeat(pa.scalar(value, pa.int64()), length) for name, value in fixed.items()}
-        cut["receipt"] = pa.nulls(length, pa.binary())
-        if place == last:
-            cut["receipt"] = pa.concat_arrays([pa.nulls(length - 1, pa.binary()), pa.array([receipt], pa.binary())])
-        yield pa.StructArray.from_arrays([cut[name] for name in RETURNED.names], RETURNED.names)
-        start += length
+    for name, value in fixed.items():
+        columns[name] = pa.repeat(pa.scalar(value, pa.int64()), decided.num_rows)
+    return columns
 
 
 @dataclass(frozen=True)

@@ -118,12 +118,7 @@ def audit_sink(
 
     def keep(frame: "DataFrame", batch_id: int) -> None:
         checks.frame("frame", frame)
-        name = application or compat.query_id(frame.sparkSession)
-        if name is None:
-            raise dh.ConfigError(
-                "[DH-CONFIG] audit_sink needs application=…, a name that stays the same over restarts: outside a "
-                "stream and on Spark Connect there is no query id to use"
-            )
+        name = compat.application_of(application, frame, "audit_sink")
         _keep_frame(frame, place, trigger, (name, int(batch_id)), prefix, columns)
 
     return keep

@@ -89,12 +89,7 @@ class SendOnce:
             Exception: whatever the service raised.
         """
         checks.frame("frame", frame)
-        application = self._application or compat.query_id(frame.sparkSession)
-        if application is None:
-            raise dh.ConfigError(
-                "[DH-CONFIG] send_once needs application=…, a name that stays the same over restarts: "
-                "outside a stream and on Spark Connect there is no query id to use"
-            )
+        application = compat.application_of(self._application, frame, "send_once")
         # Once, here: every further evaluation of the frame might bring the rows in another order.
         rows = compat.collect_arrow(frame)
         with self._history.open() as history:

@@ -4,7 +4,7 @@ Nothing here is part of the history until the driver commits it. A task may be t
 twice, or end long after everybody has forgotten it: each attempt writes files of its own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -55,8 +55,11 @@ class Staging:
                 return
             ready()
         staged = self.staged(received)
-        lengths = [batch.num_rows for batch in received]
-        yield from _cut(staged.verdicts.combine_chunks(), lengths, _task().taskAttemptId(), staged.receipt)
+        verdicts = staged.verdicts.combine_chunks()
+        columns = {name: numbers(verdicts[name]) for name in WORDS}
+        columns["message"] = verdicts["message"].combine_chunks().cast(pa.string())
+        columns["attempt"] = pa.repeat(pa.scalar(attempt_of_task(), pa.int64()), verdicts.num_rows)
+        yield from cut(columns, [batch.num_rows for batch in received], staged.receipt, RETURNED.names)
 
     def staged(self, received: list[pa.RecordBatch]) -> "Staged":
         """Decide the rows of this task's partition together, and stage what is to be processed."""
@@ -100,15 +103,22 @@ def attempt_number(name: str) -> int:
     return int(name.rpartition("-t")[2])
 
 
-def _cut(verdicts: pa.Table, lengths: list[int], attempt: int, receipt: bytes) -> Iterator[pa.StructArray]:
-    """The verdicts in the batches in which the rows came."""
-    columns = {name: numbers(verdicts[name]) for name in WORDS}
-    columns["message"] = verdicts["message"].combine_chunks().cast(pa.string())
-    last = max(place for place, length in enumerate(lengths) if length)
+def cut(
+    columns: Mapping[str, pa.Array], lengths: list[int], receipt: bytes, names: list[str]
+) -> Iterator[pa.StructArray]:
+    """What a task says of its rows, in the batches in which they came.
+
+    Args:
+        columns: what it says.
+        lengths: how many rows each batch has; one has some.
+        receipt: of the partition; it stands in the last row, as the column `receipt`.
+        names: all columns, in order.
+    """
+    receipts = pa.concat_arrays([pa.nulls(sum(lengths) - 1, pa.binary()), pa.array([receipt], pa.binary())])
+    whole = {**columns, "receipt": receipts}
     start = 0
-    for place, length in enumerate(lengths):
-        cut = {name: column.slice(start, length) for name, column in columns.items()}
-        yield _answer(length, cut, attempt, receipt if place == last else None)
+    for length in lengths:
+        yield pa.StructArray.from_arrays([whole[name].slice(start, length) for name in names], names)
         start += length
 
 
@@ -117,12 +127,3 @@ def numbers(column: "pa.ChunkedArray | pa.Array") -> pa.Array:
     one = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     chunk = one.chunk(0) if isinstance(one, pa.ChunkedArray) else one
     return chunk.indices.fill_null(-1)
-
-
-def _answer(length: int, columns: dict[str, pa.Array], attempt: int, receipt: bytes | None) -> pa.StructArray:
-    receipts = pa.nulls(length, pa.binary())
-    if receipt is not None:
-        receipts = pa.concat_arrays([pa.nulls(length - 1, pa.binary()), pa.array([receipt], pa.binary())])
-    attempts = pa.repeat(pa.scalar(attempt, pa.int64()), length)
-    arrays = [*(columns[name] for name in (*WORDS, "message")), attempts, receipts]
-    return pa.StructArray.from_arrays(arrays, RETURNED.names)
