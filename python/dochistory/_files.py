@@ -161,7 +161,7 @@ class Lock:
                     raise dh.LockedError(
                         f"[DH-LOCKED] {self.path} has been held by {holder} for longer than {self.timeout:g} s"
                     ) from None
-            with suppress(OSError):  # only for whoever waits; on a full disk the lock is held all the same
+            with suppress(OSError):  # only for a process that waits; on a full disk the lock is held all the same
                 os.pwrite(file, f"process {os.getpid()}".ljust(64, "\0").encode(), 0)
         self._file, self._process = file, os.getpid()
 

@@ -58,7 +58,7 @@ def test_a_wrong_type_is_refused_by_the_arguments_name(
     assert str(raised.value).startswith(f"[DH-CONFIG] {name} is {given!r}; allowed is ")
 
 
-SURROGATE = "a\udc80"
+SURROGATE: Any = "a\udc80"
 NO_TEXT: dict[str, Callable[[dh.History], Any]] = {
     "channel": lambda history: history.mapper(SURROGATE),
     "subscriber": lambda history: history.delivery_out(SURROGATE),
