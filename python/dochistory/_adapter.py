@@ -168,8 +168,9 @@ def most_held(name: str, given: int | None, trigger: dh.Trigger, otherwise: int)
         otherwise: how many where nothing is limited.
 
     Raises:
-        ConfigError: [DH-CONFIG] it is no whole number from 1 on.
+        ConfigError: [DH-CONFIG] it is no whole number from 1 on, or the trigger is none.
     """
+    _checks.trigger(trigger)
     _checks.count(name, given, optional=True)
     if given is not None:
         return given
