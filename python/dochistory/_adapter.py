@@ -118,6 +118,34 @@ class Adapter:
         """Whether the delivery can still be settled."""
         raise NotImplementedError
 
+    def _connect(self) -> None:
+        """Connect; for `_receive_over`."""
+        raise NotImplementedError
+
+    def _turn(self) -> None:
+        """Input and output for a moment; for `_receive_over`."""
+        raise NotImplementedError
+
+    def _lost(self) -> None:
+        """The connection is gone; for `_receive_over`."""
+        raise NotImplementedError
+
+    def _receive_over(self, errors: tuple[type[Exception], ...], where: str) -> None:
+        """Receive over a connection until `is_stopping`, and over another one whenever it is lost.
+
+        Args:
+            errors: what says that it is lost.
+            where: from where, for the log.
+        """
+        while not self.is_stopping:
+            try:
+                self._turn()
+            except errors as error:
+                log = logging.getLogger(LOGGER)
+                log.warning("%s: the connection is lost: %s: %s", where, type(error).__name__, error)
+                self._lost()
+                self._reconnecting(self._connect, errors, where)
+
     def _reconnecting(self, attempt: Callable[[], None], errors: tuple[type[Exception], ...], where: str) -> None:
         """Call `attempt` until it returns or the adapter stops; after a failure wait, and longer each time."""
         wait = _BACKOFF[0]

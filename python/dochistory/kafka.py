@@ -27,6 +27,7 @@ import dochistory as dh
 from dochistory import _checks
 from dochistory._adapter import Adapter, check_dead_letters
 from dochistory._dead_letter_topic import DeadLetterTopic
+from dochistory._kafka import is_error
 from dochistory._message_ids import Ids
 from dochistory.once import OnError
 from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement
@@ -36,13 +37,6 @@ __all__ = ["Message", "Receiver", "header", "position"]
 _SLICE = 0.1
 _COMMIT_EVERY = 1.0
 _MOMENT = 0.5
-_PASSING = (
-    confluent_kafka.KafkaError._PARTITION_EOF,  # noqa: SLF001 - the client library's own name
-    confluent_kafka.KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
-    confluent_kafka.KafkaError._TRANSPORT,  # noqa: SLF001
-    confluent_kafka.KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001
-)
-"""Errors that the client library gets over by itself."""
 _UNKNOWN = -1
 """A consumer group counts no deliveries."""
 
@@ -169,9 +163,7 @@ class Receiver(Adapter):
         records = self._client.consume(self._most, _SLICE)
         arrived = []
         for record in records:
-            if (error := record.error()) is not None:
-                if error.fatal() or not (error.retriable() or error.code() in _PASSING):
-                    raise confluent_kafka.KafkaException(error)
+            if is_error(record):
                 continue
             partition = self._partitions.get((record.topic(), record.partition()))
             if partition is None:

@@ -26,6 +26,7 @@ import dochistory as dh
 from dochistory import _checks, _durations
 from dochistory._adapter import Adapter, check_dead_letters, most_held
 from dochistory._dead_letter_topic import DeadLetterTopic
+from dochistory._kafka import is_error
 from dochistory._message_ids import Ids
 from dochistory.brokers import single
 from dochistory.kafka import position
@@ -37,12 +38,6 @@ __all__ = ["Message", "Receiver"]
 _SLICE = 0.1
 _ANSWERS = 30.0
 """How long the broker may take to answer at the end, in seconds."""
-_PASSING = (
-    confluent_kafka.KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - the client library's own name
-    confluent_kafka.KafkaError._TRANSPORT,  # noqa: SLF001
-    confluent_kafka.KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001
-)
-"""Errors that the client library gets over by itself."""
 
 
 class Receiver(Adapter):
@@ -128,9 +123,7 @@ class Receiver(Adapter):
         started = time.monotonic()
         arrived = []
         for record in self._client.poll(_SLICE):
-            if (error := record.error()) is not None:
-                if error.fatal() or not (error.retriable() or error.code() in _PASSING):
-                    raise confluent_kafka.KafkaException(error)
+            if is_error(record):
                 continue
             found, damage = self._ids.of(record)
             # The broker has locked it later than that.

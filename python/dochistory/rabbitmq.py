@@ -124,12 +124,7 @@ class Receiver(Adapter):
             if str(error):
                 raise
             raise pika.exceptions.AMQPConnectionError(f"queue {self.queue!r}: {self._parameters}: {error!r}") from error
-        while not self.is_stopping:
-            try:
-                self._turn()
-            except _LOST:
-                self._lost()
-                self._reconnecting(self._connect, _LOST, f"queue {self.queue!r}")
+        self._receive_over(_LOST, f"queue {self.queue!r}")
         self._cancel()
 
     def _connect(self) -> None:

@@ -13,7 +13,6 @@ stomp.Receiver(
 """
 
 import contextlib
-import logging
 import os
 import socket
 import threading
@@ -32,7 +31,7 @@ from dochistory._adapter import Adapter, check_dead_letters
 from dochistory._message_ids import Ids
 from dochistory.brokers import single
 from dochistory.once import OnError
-from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement
+from dochistory.receiving import Message, Service, Settled, Settlement
 
 __all__ = ["Message", "Receiver", "header"]
 
@@ -156,13 +155,7 @@ class Receiver(Adapter):
 
     def _receive(self) -> None:
         self._connect()  # what fails the first time is a mistake, rather than an outage
-        while not self.is_stopping:
-            try:
-                self._turn()
-            except _LOST as error:
-                logging.getLogger(LOGGER).warning("%s: the connection is lost: %s", self.destination, error)
-                self._lost()
-                self._reconnecting(self._connect, _LOST, f"destination {self.destination!r}")
+        self._receive_over(_LOST, f"destination {self.destination!r}")
 
     def _connect(self) -> None:
         link = _Link(self._brokers, self._heartbeats, self._configure)
