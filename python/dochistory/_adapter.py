@@ -21,6 +21,7 @@ _BACKOFF = (0.2, 10.0)
 
 
 _FEW = 10
+"""How many messages a receiver holds where the trigger limits the count."""
 
 
 class Adapter:

@@ -42,14 +42,14 @@ class Endings:
         """The services of these rows have ended."""
         self._write(
             lambda: claim.complete(rows=rows),
-            lambda: self._consumer.history.complete(_keys(claim, rows), self._consumer.trigger),
+            lambda: self._consumer._ask(lambda history: history.complete(_keys(claim, rows), self._consumer.trigger)),
         )
 
     def release(self, claim: dh.Claim, rows: Sequence[int]) -> None:
         """The services of these rows were never run, or undone."""
         self._write(
             lambda: claim.release(rows=rows),
-            lambda: self._consumer.history.release(_keys(claim, rows), self._consumer.trigger),
+            lambda: self._consumer._ask(lambda history: history.release(_keys(claim, rows), self._consumer.trigger)),
         )
 
     def keep_failed(self, documents: pa.Table, error: BaseException) -> None:

@@ -81,13 +81,13 @@ class OneByOne:
     def complete_by_key(self, document: Document) -> None:
         """As `complete`, if the handle is closed that began it."""
         if document.key is not None:
-            self.consumer.history.complete([document.key], self.consumer.trigger)
+            self.consumer._ask(lambda history: history.complete([document.key], self.consumer.trigger))
         document.is_over = True
 
     def release_by_key(self, document: Document) -> None:
         """As `release`, if the handle is closed that began it."""
         if document.key is not None:
-            self.consumer.history.release([document.key], self.consumer.trigger)
+            self.consumer._ask(lambda history: history.release([document.key], self.consumer.trigger))
         document.is_over = True
 
     async def begin_async(self, document: Document) -> None:
@@ -146,13 +146,7 @@ class OneByOne:
     def _begin_one(self, document: Document) -> _Kind:
         consumer = self.consumer
         try:
-            opened = consumer._opened or consumer.history
-            try:
-                claim = opened.begin_one(trigger=self._trigger, **document.asked)
-            except (dh.StateError, dh.ForkedError):  # somebody closed it, or this is another process
-                if not opened.closed:
-                    raise
-                claim = consumer.history.begin_one(trigger=self._trigger, **document.asked)
+            claim = consumer._ask(lambda history: history.begin_one(trigger=self._trigger, **document.asked))
         except dh.DocHistoryError as error:
             consumer._failed(error)
             raise
@@ -164,7 +158,7 @@ class OneByOne:
     def _begin_many(self, documents: Sequence[Document]) -> _Kinds:
         batch = _batch_of(documents)
         try:
-            claim = self.consumer.history.begin(batch, self._trigger)
+            claim = self.consumer._ask(lambda history: history.begin(batch, self._trigger))
         except dh.DocHistoryError as error:
             self.consumer._failed(error)
             raise

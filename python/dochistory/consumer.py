@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import dochistory as dh
 from dochistory import _checks, _columns, _ids, journal
@@ -43,6 +43,8 @@ __all__ = ["LOGGER", "Consumer"]
 
 LOGGER = "dochistory.consumer"
 """The logger for batches that the statistics lack, and for documents without an id."""
+
+T = TypeVar("T")
 
 _JOURNAL = logging.getLogger(journal.LOGGER)
 
@@ -185,16 +187,18 @@ class Consumer:
         was_suspended = self._check()
         table = _ids.table_of(documents, columns)
         try:
-            claim = self.history.begin(
-                table,
-                self.trigger,
-                columns=columns,
-                transaction=transaction,
-                on_replay=on_replay,
-                on_other_rows=on_other_rows,
-                threads=threads,
-                now=now,
-                audit=self.is_audited,
+            claim = self._ask(
+                lambda history: history.begin(
+                    table,
+                    self.trigger,
+                    columns=columns,
+                    transaction=transaction,
+                    on_replay=on_replay,
+                    on_other_rows=on_other_rows,
+                    threads=threads,
+                    now=now,
+                    audit=self.is_audited,
+                )
             )
         except dh.DocHistoryError as error:
             self._failed(error)
@@ -317,6 +321,16 @@ class Consumer:
         """
         table = _columns.table_of(_ids.table_of(documents, columns))
         self._one_by_one.keep_failed(table, error, columns)
+
+    def _ask(self, call: Callable[[dh.History], T]) -> T:
+        """Call with the open history; again, if another thread closed it meanwhile, or this is another process."""
+        opened = self._opened or self.history
+        try:
+            return call(opened)
+        except (dh.StateError, dh.ForkedError):
+            if not opened.closed:
+                raise
+            return call(self.history)
 
     def _records(self, status: str) -> bool:
         """Whether the journal has a reader for documents of this status."""

@@ -498,3 +498,36 @@ def test_an_empty_poll_begins_nothing(consumer: dh.Consumer, columns: Any) -> No
     claim = consumer.begin([], columns=columns)
     assert (claim.new.num_rows, claim.verdicts.num_rows) == (0, 0)
     claim.complete()
+
+
+class ClosedMeanwhile:
+    """A handle that another thread closes between the look at it and the call."""
+
+    closed = False
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*_: Any, **__: Any) -> Any:
+            self.closed = True
+            raise dh.StateError("[DH-STATE] the history is closed")
+
+        return call
+
+
+def test_handle_that_others_close_meanwhile_is_opened_again(
+    consumer: dh.Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def together() -> None:
+        async def one(key: str) -> None:
+            async with consumer.one(key) as document:
+                assert document.new
+
+        await asyncio.gather(*map(one, ["c", "d"]))
+
+    monkeypatch.setattr(consumer, "_opened", ClosedMeanwhile())
+    consumer.begin(documents(["a"])).complete()
+    monkeypatch.setattr(consumer, "_opened", ClosedMeanwhile())
+    with consumer.one("b") as document:
+        assert document.new
+    monkeypatch.setattr(consumer, "_opened", ClosedMeanwhile())
+    asyncio.run(together())
+    assert rule_of(consumer, *"abcd") == ["R9"] * 4
