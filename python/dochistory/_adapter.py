@@ -20,6 +20,8 @@ _BACKOFF = (0.2, 10.0)
 """The first and the longest wait before the next attempt to connect, in seconds."""
 
 
+RUNS_ONCE = "[DH-STATE] this receiver has run: make another one to receive again"
+
 _FEW = 10
 """How many messages a receiver holds where the trigger limits the count."""
 
@@ -80,7 +82,7 @@ class Adapter:
             DocHistoryError: as `Consumer.begin`, but for suspensions, which are waited for.
         """
         if self._has_run:
-            raise dh.StateError("[DH-STATE] this receiver has run: make another one to receive again")
+            raise dh.StateError(RUNS_ONCE)
         self._has_run = True
         with _signals(self.stop), self.consumer:
             self._worker.start()

@@ -30,6 +30,7 @@ import aio_pika.exceptions
 
 import dochistory as dh
 from dochistory import _amqp, _services, receiving
+from dochistory._adapter import RUNS_ONCE
 from dochistory._endings import Endings
 from dochistory._message_ids import Ids, NoneNamed
 from dochistory.brokers import single
@@ -157,8 +158,11 @@ class Receiver:
         """Receive until `stop` is called, or SIGTERM or SIGINT comes, or something fails.
 
         Raises:
+            StateError: [DH-STATE] it has run before: a receiver runs once.
             DocHistoryError: as `Consumer.begin`, but for suspensions, which are waited for.
         """
+        if self._loop is not None:
+            raise dh.StateError(RUNS_ONCE)
         self._loop = asyncio.get_running_loop()
         if self.is_stopping:
             self._stopped.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -88,3 +89,14 @@ def test_receiver_runs_once(tmp_path: Path) -> None:
         one.run()
     with pytest.raises(dh.StateError, match="this receiver has run"):
         one.run()
+
+
+def test_receiver_of_coroutines_runs_once(tmp_path: Path) -> None:
+    async def service(_: object) -> None:
+        pass
+
+    one = receiver("aio_rabbitmq", tmp_path, url="amqp://127.0.0.1:9", service=service)
+    with pytest.raises(OSError, match="9"):
+        asyncio.run(one.run())
+    with pytest.raises(dh.StateError, match="this receiver has run"):
+        asyncio.run(one.run())

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from tests.servers.running import Running
 
 _SCRIPTS = "usr/lib/rabbitmq/bin"
 _TRIES = 3
+_KILLS = 50
 
 
 def installed() -> str:
@@ -90,8 +92,11 @@ raft.wal_max_size_bytes = 16777216
         """Stop it, and Erlang's name server, too."""
         self.stop(signal.SIGKILL)
         epmd = shutil.which("epmd")
-        if epmd is not None:
-            subprocess.run([epmd, "-kill"], env=self._environment, check=False, capture_output=True)
+        for _ in range(_KILLS if epmd is not None else 0):
+            asked = subprocess.run([str(epmd), "-kill"], env=self._environment, check=False, capture_output=True)
+            if b"not allowed" not in asked.stdout + asked.stderr:
+                break
+            time.sleep(0.1)  # it has not noticed yet that its node is gone
 
 
 @contextmanager
