@@ -112,22 +112,18 @@ class AuditLog:
                 "and only messaging triggers have an audit log"
             )
         entries = of_batch(documents, verdicts, trigger, columns or {}, transaction, now)
-        return [] if entries is None else self._add(entries, trigger, columns or {}, transaction)
+        if entries is None:
+            return []
+        return self._add(entries, trigger.name, transaction, count_column(trigger, columns or {}))
 
-    def _add(
-        self,
-        entries: pa.Table,
-        trigger: dh.Trigger,
-        columns: Mapping[str, str],
-        transaction: tuple[str, int] | None,
-    ) -> Numbers:
-        batch = store.batch_name(trigger.name, transaction)
+    def _add(self, entries: pa.Table, trigger: str, transaction: tuple[str, int] | None, count: str) -> Numbers:
+        batch = store.batch_name(trigger, transaction)
 
         def add() -> Numbers:
             wanted = entries
             if transaction is not None:
                 kept = [self._store.read(one.name, ["key", store.DOCUMENT]) for one in self._store.kept_of(batch)]
-                wanted = replays.not_kept(entries, kept, count_column(trigger, columns))
+                wanted = replays.not_kept(entries, kept, count)
             if not wanted.num_rows:
                 return []
             first = self._store.add_kept(wanted, batch)
