@@ -174,7 +174,7 @@ def check_dead_letters(place: str | None, name: str, on_error: OnError, trigger:
         trigger: one that may reject messages by their count, where the broker has a count.
 
     Raises:
-        ConfigError: [DH-CONFIG] they have none; or the trigger is none.
+        ConfigError: [DH-CONFIG] they have none; or `trigger` is not a trigger.
     """
     if trigger is not None:
         _checks.trigger(trigger)
@@ -199,7 +199,7 @@ def most_held(name: str, given: int | None, trigger: dh.Trigger, otherwise: int)
         otherwise: how many where nothing is limited.
 
     Raises:
-        ConfigError: [DH-CONFIG] it is no whole number from 1 on, or the trigger is none.
+        ConfigError: [DH-CONFIG] it is not a whole number from 1 on, or `trigger` is not a trigger.
     """
     _checks.trigger(trigger)
     _checks.count(name, given, optional=True)

@@ -18,7 +18,7 @@ def check(url: Any, prefetch: Any) -> None:
         prefetch: the maximum number of deliveries without an acknowledgement.
 
     Raises:
-        ConfigError: [DH-CONFIG] the URL is none of AMQP, or the number is none of these.
+        ConfigError: [DH-CONFIG] it is not an AMQP URL, or not a number from 1 to 65,535.
     """
     _checks.count("prefetch", prefetch, most=_MOST)
     if not isinstance(url, str):
@@ -31,5 +31,5 @@ def check(url: Any, prefetch: Any) -> None:
     if not is_amqp:
         # Not the URL itself: it may hold a password.
         raise dh.ConfigError(
-            "[DH-CONFIG] url is no URL of AMQP; allowed is such as amqp://user:password@host:5672/vhost"
+            "[DH-CONFIG] url is not an AMQP URL; allowed is such as amqp://user:password@host:5672/vhost"
         )

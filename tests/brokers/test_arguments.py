@@ -51,8 +51,8 @@ URLS = ["localhost", "http://localhost", "amqp://localhost:abc"]
 @pytest.mark.parametrize(
     ("name", "given", "said"),
     [
-        *((name, {"url": url}, "url is no URL of AMQP") for name in ("rabbitmq", "aio_rabbitmq") for url in URLS),
-        ("rabbitmq", {"url": "amqp://h?heartbeat=x"}, "url is no URL of AMQP: Invalid heartbeat"),
+        *((name, {"url": url}, "url is not an AMQP URL") for name in ("rabbitmq", "aio_rabbitmq") for url in URLS),
+        ("rabbitmq", {"url": "amqp://h?heartbeat=x"}, "url is not an AMQP URL: Invalid heartbeat"),
         *(
             (name, {"topics": "orders"}, "topics is 'orders'; allowed is a list of")
             for name in ("kafka", "kafka_share")
