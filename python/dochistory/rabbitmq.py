@@ -244,4 +244,4 @@ def _parameters_of(url: str) -> pika.URLParameters:
     try:
         return pika.URLParameters(url)
     except ValueError as error:
-        raise dh.ConfigError(f"[DH-CONFIG] url is no URL of AMQP: {error}") from error
+        raise dh.ConfigError(f"[DH-CONFIG] url is not an AMQP URL: {error}") from error
