@@ -12,6 +12,7 @@ from dochistory import _files, _native
 from dochistory._forks import PerProcess
 
 LOGGER = "dochistory.suspension"
+"""The name of the logger that is told of each suspension (WARNING) and resumption (INFO)."""
 
 Cause = Literal["history", "resolver", "person"]
 

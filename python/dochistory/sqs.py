@@ -291,8 +291,9 @@ def _is_mistake(error: Exception) -> bool:
     """Whether it would only fail again: no such queue, no right to read it, no endpoint."""
     if isinstance(error, botocore.exceptions.ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        is_throttled = "Throttl" in error.response.get("Error", {}).get("Code", "")
-        return 400 <= status < 500 and status not in _BUSY and not is_throttled
+        code = error.response.get("Error", {}).get("Code", "")
+        is_busy = status in _BUSY or "Throttl" in code or code.endswith("OverLimit")
+        return 400 <= status < 500 and not is_busy
     return isinstance(error, _MISTAKES)
 
 

@@ -119,7 +119,7 @@ def pending(context: Context) -> Exit:
         print(show.as_json({"pending": rows, "more": more}))
     else:
         columns = ["channel", "id", "pending since (UTC)", "resolved", "mapped", "kept until (UTC)"]
-        nothing = "no id is pending" if before is None else "no id is pending for so long"
+        nothing = "no id is pending" if before is None else "no id has been pending that long"
         show.listing(columns, [list(row.values()) for row in rows], nothing)
         if more:
             print(f"there are more: --limit shows more than {limit:,}", file=sys.stderr)
