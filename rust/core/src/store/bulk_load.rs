@@ -91,7 +91,7 @@ impl KeySpace {
         let adopted: Vec<_> = written.iter().map(|entry| (FileKind::LoadPart, FileKind::Segment, entry.id)).collect();
         self.store_early(&adopted)?;
         self.write_again(SpaceSettings::STORED, |writer| {
-            let mut manifest = writer.successor()?;
+            let mut manifest = writer.next_of_same_log()?;
             let application = part.application();
             if manifest.transactions.iter().any(|entry| entry.transaction.application == application) {
                 // A load that was stopped has published it meanwhile; these files go with the next

@@ -139,7 +139,7 @@ impl Writer<'_> {
     /// begun any of its keys, so there is nothing to look up.
     fn fresh_places_of(&self, wanted: &Wanted) -> Option<((u64, i64), Places)> {
         let (claim, places) = self.space.present().as_ref()?.memtable.last_begun(wanted)?;
-        (self.is_fresh(claim.0) && is_smaller(&places, wanted.keys.len())).then_some((claim, places))
+        (self.is_fresh(claim) && is_smaller(&places, wanted.keys.len())).then_some((claim, places))
     }
 
     /// The one claim that began these rows, and their places in it, where that takes fewer bytes

@@ -91,19 +91,12 @@ pub(crate) struct KeySpace {
     /// Whether the directory above is created with its first space.
     makes_room: bool,
     asked: Asked,
-    fresh: Fresh,
+    /// The last claim that this handle began of keys that nobody had begun; 0 for none.
+    fresh: AtomicU64,
     /// Set once the space is in the registry.
     known: OnceLock<()>,
     /// Where its durable truth is, if not in its directory.
     mirror: Option<Arc<Mirror>>,
-}
-
-/// The last claim that this handle began of keys that nobody had begun; 0 for none.
-#[derive(Debug, Default)]
-struct Fresh {
-    claim: AtomicU64,
-    /// The manifest then: a later one may name segments with other claims of these keys.
-    manifest: AtomicU64,
 }
 
 /// The counters of this handle since it was opened.
@@ -143,7 +136,7 @@ impl KeySpace {
             longest_run_us,
             makes_room,
             asked,
-            fresh: Fresh::default(),
+            fresh: AtomicU64::new(0),
             known,
             mirror,
         }

@@ -115,6 +115,12 @@ impl Writer<'_> {
         view.as_ref().map(View::same_log_successor).ok_or_else(|| Error::State("the key space is not there".into()))
     }
 
+    /// [`View::next_of_same_log`], to be changed and published.
+    pub(super) fn next_of_same_log(&self) -> Result<Manifest> {
+        let view = self.space.present();
+        view.as_ref().map(View::next_of_same_log).ok_or_else(|| Error::State("the key space is not there".into()))
+    }
+
     /// Give finished files the names that the next manifest uses.
     pub(super) fn adopt(&mut self, files: &[Adopted]) -> Result<()> {
         let KeySpace { env, directory, .. } = self.space;
@@ -304,7 +310,7 @@ impl View {
     }
 
     /// [`View::same_log_successor`] with claim numbers above those of the log's frames, for a
-    /// manifest that begins a claim.
+    /// manifest that begins a claim, or adds entries that the log's claims did not know.
     pub(super) fn next_of_same_log(&self) -> Manifest {
         let mut manifest = self.same_log_successor();
         manifest.next_sequence = manifest.next_sequence.max(self.memtable.next_sequence);

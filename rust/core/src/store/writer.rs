@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::mirror::{Along, Mirror};
 use super::view::View;
 use super::writer_lock::{Taken, WriterLock};
-use super::{Fresh, KeySpace, LookedUp, SpaceSettings};
+use super::{KeySpace, LookedUp, SpaceSettings};
 use crate::format::names::WRITER_LOCK;
 use crate::segment::values::run::ValueRun;
 use crate::types::FrameKeys;
@@ -255,22 +255,20 @@ impl Writer<'_> {
         Ok(self.space.asked.counted(look(self.space.present().as_ref())?))
     }
 
-    /// The number of the manifest that is known.
-    fn manifest(&self) -> u64 {
-        self.space.present().as_ref().map_or(0, |view| view.manifest.number)
-    }
-
-    /// Whether this is the last claim that was noted as fresh, and no manifest came since.
-    pub(super) fn is_fresh(&self, claim: u64) -> bool {
-        let Fresh { claim: noted, manifest } = &self.space.fresh;
-        claim != 0 && claim == noted.load(Ordering::Relaxed) && self.manifest() == manifest.load(Ordering::Relaxed)
+    /// Whether this is the last claim that was noted as fresh, and no manifest since can have named
+    /// other entries of its keys, or purged it. Manifests that seal or compact leave it fresh.
+    pub(super) fn is_fresh(&self, (claim, started_at): (u64, i64)) -> bool {
+        let adds = |view: &View| view.manifest.next_sequence > claim;
+        claim != 0
+            && claim == self.space.fresh.load(Ordering::Relaxed)
+            && !self.is_purged(started_at)
+            && !self.space.present().as_ref().is_none_or(adds)
     }
 
     /// Nobody had begun any key of this claim before. In a bucket its number may become another's.
     pub(crate) fn note_fresh(&self, claim: u64) {
         if !self.space.is_in_bucket() {
-            self.space.fresh.claim.store(claim, Ordering::Relaxed);
-            self.space.fresh.manifest.store(self.manifest(), Ordering::Relaxed);
+            self.space.fresh.store(claim, Ordering::Relaxed);
         }
     }
 

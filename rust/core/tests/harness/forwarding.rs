@@ -22,6 +22,8 @@ pub trait Changes: Debug + Send + Sync {
         Disk.pause(duration);
     }
 
+    fn before_create(&self, _path: &Path) {}
+
     /// A file that was created or opened.
     fn file(&self, file: Arc<dyn File>) -> Arc<dyn File> {
         file
@@ -34,6 +36,7 @@ pub struct Forwarding<C>(pub C);
 
 impl<C: Changes> FileSystem for Forwarding<C> {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        self.0.before_create(path);
         Ok(self.0.file(Disk.create(path)?))
     }
 

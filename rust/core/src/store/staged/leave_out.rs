@@ -5,14 +5,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::conflict::{Keys, each_chunk, held_by};
-use crate::Error;
 use crate::Result;
 use crate::format::manifest::SegmentEntry;
 use crate::segment::Segment;
 use crate::segment::format::Stamp;
 use crate::segment::run::EntryRun;
 use crate::store::Writer;
-use crate::store::view::View;
 use crate::types::FrameKeys;
 
 /// The entries of a staged segment without the keys in `lost`; none where it holds none of them.
@@ -38,9 +36,7 @@ impl Writer<'_> {
     /// Write `processing` for more keys under an existing claim, as segments of their own, in one
     /// manifest.
     pub(crate) fn begin_more(&mut self, keys: &FrameKeys, stamp: Stamp) -> Result<Vec<Arc<Segment>>> {
-        let Some(mut manifest) = self.space.present().as_ref().map(View::next_of_same_log) else {
-            return Err(Error::State("the key space is not there".into()));
-        };
+        let mut manifest = self.next_of_same_log()?;
         let first = manifest.segments.len();
         let written = self.space.write_run(&mut manifest, &mut EntryRun::of_keys(keys, stamp));
         written.and_then(|()| self.publish(&manifest)).inspect_err(|error| self.note_unpublished(error))?;

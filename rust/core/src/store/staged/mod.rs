@@ -13,7 +13,6 @@ mod resolved;
 mod taken_over;
 
 use super::publish::entry_of;
-use super::view::View;
 use super::{KeySpace, SpaceSettings};
 use crate::format::manifest::{EndedClaim, Manifest, SegmentEntry};
 use crate::format::names::FileKind;
@@ -247,9 +246,7 @@ impl Writer<'_> {
         if is_touched && (plan.reads || self.space.mirror.is_some()) {
             self.seal_with(i64::MIN, take)?;
         } else {
-            let Some(mut manifest) = self.space.present().as_ref().map(View::next_of_same_log) else {
-                return Err(Error::State("the key space is not there".into()));
-            };
+            let mut manifest = self.next_of_same_log()?;
             take(&mut manifest);
             self.publish(&manifest)?;
         }
@@ -277,9 +274,7 @@ impl Writer<'_> {
     /// Give the files the names that were reserved for them, and publish them, with the
     /// transaction, in one manifest. Answers the segments that were written for the rests.
     pub(crate) fn publish_staged(&mut self, publication: Publication) -> Result<Vec<Arc<Segment>>> {
-        let Some(mut manifest) = self.space.present().as_ref().map(View::next_of_same_log) else {
-            return Err(Error::State("the key space is not there".into()));
-        };
+        let mut manifest = self.next_of_same_log()?;
         let Publication { files, rests, transaction, replaces, taken } = publication;
         for (entry, from, object) in files {
             if let Some(object) = &object {
