@@ -167,6 +167,10 @@ impl File for fs::File {
         write_back::write_back(self, before, next)
     }
 
+    fn start_writing(&self, bytes: Range<u64>) {
+        write_back::start(self, bytes);
+    }
+
     fn identify(&self) -> io::Result<FileId> {
         Ok(stat::of_file(self)?.0)
     }

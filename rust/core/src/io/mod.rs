@@ -109,6 +109,9 @@ pub trait File: Send + Sync + std::fmt::Debug {
     fn write_back(&self, _before: Range<u64>, _next: Range<u64>) -> io::Result<()> {
         Ok(())
     }
+    /// Begin to write these bytes to the disk, so that the sync that comes soon has less to do. It
+    /// promises nothing: that sync tells what failed.
+    fn start_writing(&self, _bytes: Range<u64>) {}
     /// Which file this is.
     fn identify(&self) -> io::Result<FileId>;
     /// Length in bytes.

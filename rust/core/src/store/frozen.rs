@@ -46,6 +46,8 @@ impl View {
     /// Read the entries of the frozen log, of which `memtable` holds a part.
     pub(super) fn read_frozen(&mut self, memtable: Option<Memtable>) -> Result<()> {
         let (Some(frozen), Some(log)) = (self.manifest.frozen, self.frozen_log.take()) else { return Ok(()) };
+        // Large batches of this process were left out of the index, and will soon be in segments.
+        let is_indexed = memtable.is_none() && !self.is_lazy;
         let mut memtable = memtable.unwrap_or_default();
         memtable.position = memtable.position.max(START);
         let mut frames = Frames::new(&log, memtable.position, frozen.end.min(log.len()?));
@@ -56,7 +58,7 @@ impl View {
                 Next::End | Next::Torn => return Err(incomplete(&log, memtable.position, frozen)),
             }
         }
-        if !self.is_lazy {
+        if is_indexed {
             memtable.index_pending();
         }
         self.frozen = Some(Arc::new(Frozen { log: frozen, memtable }));

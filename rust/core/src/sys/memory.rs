@@ -15,9 +15,18 @@ const OWN_BYTES: usize = 1 << 18;
 pub(crate) fn mapped(bytes: usize) -> Option<MmapMut> {
     let memory = MmapMut::map_anon(bytes).ok()?;
     #[cfg(target_os = "linux")]
-    if bytes >= LARGE_BYTES {
-        // Where there are no large pages, small ones do.
-        drop(memory.advise(memmap2::Advice::HugePage));
+    {
+        if bytes >= LARGE_BYTES {
+            // Where there are no large pages, small ones do.
+            drop(memory.advise(memmap2::Advice::HugePage));
+        }
+        // Reading a page first would map the shared page of zeros, and to replace that at the first
+        // write interrupts every processor of this process. Old kernels refuse, and do so. Other
+        // threads get the lock of the address space in between.
+        for start in (0..bytes).step_by(LARGE_BYTES) {
+            let length = LARGE_BYTES.min(bytes - start);
+            drop(memory.advise_range(memmap2::Advice::PopulateWrite, start, length));
+        }
     }
     Some(memory)
 }

@@ -26,7 +26,12 @@ impl Log {
         if end > self.room.load(Ordering::Relaxed) && self.is_written_with_room(bytes, position)? {
             return Ok(());
         }
-        self.file.file.write_at(bytes, position).map_err(|error| self.failed(error))
+        self.file.file.write_at(bytes, position).map_err(|error| self.failed(error))?;
+        if bytes.len() as u64 > SHORT {
+            // The disk is at work while the frame is applied.
+            self.file.file.start_writing(position..end);
+        }
+        Ok(())
     }
 
     /// Make room for a frame at `position` and for later ones; answers whether the frame was
