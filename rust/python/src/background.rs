@@ -101,6 +101,13 @@ impl Job {
     }
 }
 
+/// Put a full log into segments; and the next one, which that may have frozen: perhaps nobody
+/// writes any more.
+fn seal(history: &History, name: &str) -> dochistory_core::Result<()> {
+    history.seal(name)?;
+    if history.is_seal_due(name) { history.seal(name) } else { Ok(()) }
+}
+
 impl Maintenance {
     /// Start maintenance of a trigger if it is due; wait a little only when it is overdue. Answers
     /// how the previous maintenance failed, if it did.
@@ -109,7 +116,7 @@ impl Maintenance {
         if history.is_seal_due(name) {
             let (history, name, renewing) = (history.clone(), name.to_owned(), self.renewing.clone());
             self.sealing.start("dochistory-sealing", SEALING_NICER, move || {
-                if let Err(failed) = history.seal(&name) {
+                if let Err(failed) = seal(&history, &name) {
                     return Some((name, failed.to_string()));
                 }
                 renewing.start("dochistory-renewing", RENEWING_NICER, move || {

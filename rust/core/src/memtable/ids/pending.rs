@@ -52,7 +52,8 @@ impl Memtable {
 
     /// [`Memtable::find`] among the entries that are not indexed.
     pub(super) fn scan(&self, wanted: &Wanted, first_row: u32, hit: &mut dyn FnMut(u32, Stamp)) {
-        self.scanned.fetch_add(self.pending.len(), Ordering::Relaxed);
+        // The keys that are looked for are indexed instead.
+        self.scanned.fetch_add(self.pending.len() + INDEXING * wanted.keys.len(), Ordering::Relaxed);
         let sought = Sought::new(wanted);
         sought.each_likely(&self.pending, |at| {
             let entry = &self.entries[self.indexed + at];
@@ -192,17 +193,26 @@ mod tests {
     }
 
     #[test]
-    fn indexing_is_due_once_reading_has_cost_as_much() {
+    fn indexing_is_due_once_looking_without_has_cost_as_much() {
         let mut memtable = Memtable::default();
         memtable.apply(&frame(FrameKind::Begin, 1, 0..300), 10);
-        for look in 0..=INDEXING {
-            assert!(!memtable.is_index_due(), "after {look} looks");
-            found(&memtable);
+        let look = |memtable: &Memtable, rows: usize| {
+            let keys = vec![key(1); rows];
+            let wanted = Wanted { keys: &keys, forms: &vec![Form::Uuid; rows], text: &|_| b"" };
+            memtable.find(&wanted, 0, &mut |_, _| {});
+        };
+        for after in 0..INDEXING {
+            assert!(!memtable.is_index_due(), "after {after} looks");
+            look(&memtable, 1);
         }
         assert!(memtable.is_index_due());
         memtable.index_pending();
         assert!(!memtable.is_index_due());
         memtable.clear();
         assert!(!memtable.has_pending() && found(&memtable).is_empty());
+        // As many keys as there are entries cost as much at once.
+        memtable.apply(&frame(FrameKind::Begin, 2, 0..300), 20);
+        look(&memtable, 299);
+        assert!(memtable.is_index_due());
     }
 }
