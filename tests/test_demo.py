@@ -28,7 +28,7 @@ def test_demo_survives_its_kill_with_every_figure_right(tmp_path: Path, policy: 
 @pytest.mark.crash
 @pytest.mark.parametrize("broker", ["rabbitmq", "sqs"])
 def test_demo_of_a_broker_survives_its_kills(tmp_path: Path, broker: str) -> None:
-    command = [sys.executable, "-m", "examples.broker", "--broker", broker, "--mails", "1500"]
+    command = [sys.executable, "-m", "examples.broker", "--broker", broker, "--mails", "900"]
     command += ["--work", str(tmp_path / "work"), "--picture", str(tmp_path / "demo.png")]
     run = subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=ROOT)
 

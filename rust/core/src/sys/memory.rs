@@ -21,8 +21,8 @@ pub(crate) fn mapped(bytes: usize) -> Option<MmapMut> {
             drop(memory.advise(memmap2::Advice::HugePage));
         }
         // Reading a page first would map the shared page of zeros, and to replace that at the first
-        // write interrupts every processor of this process. Old kernels refuse, and do so. Other
-        // threads get the lock of the address space in between.
+        // write interrupts every processor of this process. (Before Linux 5.14 it stays so.) Other
+        // threads get the lock of the address space between two parts.
         for start in (0..bytes).step_by(LARGE_BYTES) {
             let length = LARGE_BYTES.min(bytes - start);
             drop(memory.advise_range(memmap2::Advice::PopulateWrite, start, length));
