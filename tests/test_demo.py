@@ -26,11 +26,12 @@ def test_demo_survives_its_kill_with_every_figure_right(tmp_path: Path, policy: 
 
 @pytest.mark.slow
 @pytest.mark.crash
+@pytest.mark.timeout(600)  # seven receivers start and stop one after the other, beside other tests
 @pytest.mark.parametrize("broker", ["rabbitmq", "sqs"])
 def test_demo_of_a_broker_survives_its_kills(tmp_path: Path, broker: str) -> None:
     command = [sys.executable, "-m", "examples.broker", "--broker", broker, "--mails", "900"]
     command += ["--work", str(tmp_path / "work"), "--picture", str(tmp_path / "demo.png")]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=ROOT)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=580, cwd=ROOT)
 
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.count("killed with SIGKILL") == 5
