@@ -34,24 +34,23 @@ def test_large_batch_is_found_with_any_number_of_threads(tmp_path: Path, threads
 
 
 def test_entries_left_out_of_the_index_are_found_and_end(tmp_path: Path) -> None:
-    # The fourth and the eighth batch fill the log, which is put into segments in the background.
-    batches = [
-        [str(uuid.UUID(int=number * STEP % 2**128)) for number in range(first, first + 70_000)]
-        for first in range(0, 630_000, 70_000)
-    ]
+    # Four batches fill the log. It is frozen then, and nothing small was looked up, which would index it.
+    ids = [str(uuid.UUID(int=number * STEP % 2**128)) for number in range(560_000)]
     with dh.open(tmp_path / "large.history", create=True) as history:
-        for at, ids in enumerate(batches):
-            claim = history.begin(pa.table({"uuid": ids}), trigger(), now=T0)
-            assert claim.new.num_rows == 70_000
-            some = [batch[at] for batch in batches[: at + 2]]
-            begun = [*["DUPLICATE"] * at, "IN_DOUBT", "NEW"][: len(some)]
-            assert status_of(history, some) == begun
-            ended = history.complete([ids[at], ids[-1]], trigger(), now=T0)
-            assert ended == {"changed": 2, "already": 0, "unknown": 0}
-            claim.complete(rows=range(60_000))
-            ends = [ids[59_999], ids[60_000], ids[69_998], ids[69_999]]
-            assert status_of(history, ends) == ["DUPLICATE", "IN_DOUBT", "IN_DOUBT", "DUPLICATE"]
-        known = [batch[60_001] for batch in batches]
-        assert status_of(history, known) == ["IN_DOUBT"] * len(batches)
+        for first in (0, 280_000):
+            logged = range(first, first + 280_000, 70_000)
+            for start in logged:
+                claim = history.begin(pa.table({"uuid": ids[start : start + 70_000]}), trigger(), now=T0)
+                claim.complete(rows=range(60_000))
+            whole = history.classify(pa.table({"uuid": ids[first : first + 280_000]}), trigger(), now=T0)
+            counts = {one["values"]: one["counts"] for one in whole["status"].value_counts().to_pylist()}
+            assert counts == {"DUPLICATE": 240_000, "IN_DOUBT": 40_000}
+            some = [ids[start + at] for start in logged for at in (0, 59_999, 60_000, 69_999)]
+            assert status_of(history, some) == ["DUPLICATE", "DUPLICATE", "IN_DOUBT", "IN_DOUBT"] * 4
+            open_ids = [ids[start + 69_999] for start in logged]
+            assert history.complete(open_ids, trigger(), now=T0) == {"changed": 4, "already": 0, "unknown": 0}
+            assert status_of(history, some) == ["DUPLICATE", "DUPLICATE", "IN_DOUBT", "DUPLICATE"] * 4
+        known = [ids[start + 60_000] for start in range(0, 560_000, 70_000)]
+        assert status_of(history, known) == ["IN_DOUBT"] * 8
     with dh.open(tmp_path / "large.history", read_only=True) as history:
-        assert status_of(history, known) == ["IN_DOUBT"] * len(batches)
+        assert status_of(history, known) == ["IN_DOUBT"] * 8
