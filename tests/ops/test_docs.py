@@ -1,5 +1,6 @@
 """The guides: every snippet of Python runs, and every command of the command line, in the order of the page."""
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator
@@ -94,6 +95,17 @@ def test_the_commands_of_a_page_run_after_its_snippets(page: str, capsys: pytest
 def test_the_program_of_that_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     a_history(capsys)
     assert printed("cli.md", capsys) == ["2"]
+
+
+@pytest.mark.parametrize(
+    "page", ["../README.md", *sorted(page.name for page in DOCS.glob("*.md"))], ids=lambda page: Path(page).name
+)
+def test_every_snippet_compiles_and_is_no_comment(page: str) -> None:
+    """Those that need a broker or a stream of one's own are marked, as `python sketch`, and not run here."""
+    for number, block in enumerate(blocks(page, "python[^\n]*"), 1):
+        tree = compile(block, f"{page}, snippet {number}", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        assert isinstance(tree, ast.Module), page
+        assert tree.body, f"{page}, snippet {number} is a comment"
 
 
 @pytest.mark.spark
