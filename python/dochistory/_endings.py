@@ -19,6 +19,8 @@ from dochistory.once import Document
 _LOGGER = "dochistory.receiving"
 _PAUSES = (0.2, 10.0)
 """The first and the longest wait before the next attempt, in seconds."""
+_PASSING = (dh.LockedError, dh.DescriptorsError)
+"""Failures that another attempt may not meet, and that say nothing about the history."""
 
 
 class Endings:
@@ -27,7 +29,8 @@ class Endings:
     While the history is unavailable, the trigger is suspended, and each of these waits and tries
     again. The handle that began may be closed by then: documents are named by their keys, through a
     new one. Where the trigger does not suspend, and when the receiver is to stop, the failure is
-    raised.
+    raised. What passes by itself (others hold the writer lock, the process has no descriptor left)
+    is waited for, too, and suspends nothing.
 
     Args:
         consumer: who began.
@@ -134,10 +137,12 @@ class _Attempt:
         try:
             self.consumer._failed(error)
         except dh.SuspendedError:
-            text = "the history cannot be told what has ended, and is told again in %.1f s: %s"
-            logging.getLogger(_LOGGER).warning(text, self.pause, error)
+            pass
         else:
-            raise error
+            if not isinstance(error, _PASSING):
+                raise error
+        text = "the history cannot be told what has ended, and is told again in %.1f s: %s"
+        logging.getLogger(_LOGGER).warning(text, self.pause, error)
 
 
 def _keys(claim: dh.Claim, rows: Sequence[int]) -> pa.Array:
