@@ -11,7 +11,8 @@ mod simd_avx2;
 #[cfg(target_arch = "aarch64")]
 mod simd_neon;
 
-pub use probe::{Pages, probe};
+pub use probe::Pages;
+pub use simd::probe;
 
 use crate::key::Key;
 use crate::sys::prefetch;

@@ -1,7 +1,7 @@
 //! Many keys against one filter. The waits for memory overlap: a group's blocks are prefetched
 //! while the group before is tested.
 
-use super::{BLOCK_BYTES, PAGE_BYTES, block_of, blocks_in, simd};
+use super::{BLOCK_BYTES, PAGE_BYTES, block_of, blocks_in};
 use crate::Result;
 use crate::key::{Form, Key};
 
@@ -22,22 +22,6 @@ pub trait Pages {
     fn verify(&self, page: u64) -> Result<()>;
 }
 
-/// Appends to `survivors` the rows whose key can be in the filter: row `i` of `keys` and `forms`
-/// counts as `first_row + i`. Rows without a usable key do not survive, and cause no page to be
-/// verified.
-pub fn probe(
-    data: &[u8],
-    keys: &[Key],
-    forms: &[Form],
-    first_row: u32,
-    pages: &impl Pages,
-    survivors: &mut Vec<u32>,
-) -> Result<()> {
-    let rows = keys.len().min(forms.len());
-    let rows = Rows { keys: &keys[..rows], forms: &forms[..rows], first_row };
-    simd::run(&Probe { data, blocks: blocks_in(data), pages }, rows, survivors)
-}
-
 /// The rows to probe.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
@@ -47,6 +31,12 @@ pub(super) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
+    /// The rows that both columns have; the first one counts as `first_row`.
+    pub(super) fn new(keys: &'a [Key], forms: &'a [Form], first_row: u32) -> Self {
+        let rows = keys.len().min(forms.len());
+        Self { keys: &keys[..rows], forms: &forms[..rows], first_row }
+    }
+
     /// The first rows, at most [`GROUP`], and what follows them.
     #[inline]
     fn split(self) -> (Self, Self) {
@@ -81,7 +71,12 @@ struct Probed {
     count: usize,
 }
 
-impl<P: Pages> Probe<'_, P> {
+impl<'a, P: Pages> Probe<'a, P> {
+    /// Of a whole filter.
+    pub(super) fn new(data: &'a [u8], pages: &'a P) -> Self {
+        Self { data, blocks: blocks_in(data), pages }
+    }
+
     /// The loop over the groups, for one way to fetch a line and to test a block.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "is compiled again for each instruction set, together with its test")]

@@ -1,6 +1,6 @@
 use super::*;
 use crate::Error;
-use crate::filter::{blocks_for, contains_block, insert};
+use crate::filter::{blocks_for, contains_block, insert, probe};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -2,11 +2,25 @@
 
 use super::probe::{Pages, Probe, Rows};
 use crate::Result;
-use crate::key::Key;
+use crate::key::{Form, Key};
+
+/// Appends to `survivors` the rows whose key can be in the filter: row `i` of `keys` and `forms`
+/// counts as `first_row + i`. Rows without a usable key do not survive, and cause no page to be
+/// verified.
+pub fn probe(
+    data: &[u8],
+    keys: &[Key],
+    forms: &[Form],
+    first_row: u32,
+    pages: &impl Pages,
+    survivors: &mut Vec<u32>,
+) -> Result<()> {
+    run(&Probe::new(data, pages), Rows::new(keys, forms, first_row), survivors)
+}
 
 /// Runs a probe with the best instructions that this processor has.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mut Vec<u32>) -> Result<()> {
+fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mut Vec<u32>) -> Result<()> {
     if std::arch::is_x86_feature_detected!("avx2") {
         #[expect(unsafe_code, reason = "calls code that is compiled for more than the least processor")]
         // SAFETY: the processor has just been found to have AVX2.
@@ -20,7 +34,7 @@ pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mu
 
 /// Runs a probe with the best instructions that this processor has.
 #[cfg(target_arch = "aarch64")]
-pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mut Vec<u32>) -> Result<()> {
+fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mut Vec<u32>) -> Result<()> {
     if std::arch::is_aarch64_feature_detected!("neon") {
         #[expect(unsafe_code, reason = "calls code that is compiled for more than the least processor")]
         // SAFETY: the processor has just been found to have NEON.
@@ -34,7 +48,7 @@ pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mu
 
 /// Runs a probe; this kind of processor has only one way.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(super) fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mut Vec<u32>) -> Result<()> {
+fn run<P: Pages>(probe: &Probe<'_, P>, rows: Rows<'_>, survivors: &mut Vec<u32>) -> Result<()> {
     probe.run(rows, survivors, |_| (), super::contains_block)
 }
 

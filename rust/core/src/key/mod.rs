@@ -7,6 +7,7 @@
 mod codec;
 mod copies;
 mod identify;
+mod pass;
 mod simd;
 #[cfg(target_arch = "x86_64")]
 mod simd_avx2;

@@ -1,6 +1,6 @@
 //! Chooses the instructions that read UUIDs, once a chunk of rows.
 
-use super::identify::{Out, Pass, Values};
+use super::pass::{Out, Pass, Values};
 
 /// Runs a pass with the best instructions that this processor has.
 #[cfg(target_arch = "x86_64")]

@@ -1,6 +1,6 @@
 //! Reads UUIDs with AVX2: all 32 digits at once.
 
-use super::identify::{Out, Pass, Values};
+use super::pass::{Out, Pass, Values};
 use super::uuid::UuidText;
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_cvtsi128_si64, _mm256_add_epi8, _mm256_and_si256, _mm256_broadcastsi128_si256,

@@ -1,7 +1,7 @@
 //! Reads and mixes sixteen UUIDs at a time with AVX-512, VBMI included.
 
 use super::codec::Round;
-use super::identify::{Out, Pass, TOGETHER, Values};
+use super::pass::{Out, Pass, TOGETHER, Values};
 use super::uuid::{DASHES, UUID_TEXT_BYTES, UuidText};
 use super::{Codec, Key};
 use std::arch::x86_64::{

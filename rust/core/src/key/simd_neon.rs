@@ -1,6 +1,6 @@
 //! Reads UUIDs with NEON: all 32 digits in two registers.
 
-use super::identify::{Out, Pass, Values};
+use super::pass::{Out, Pass, Values};
 use super::uuid::{DASHES, UuidText};
 use std::arch::aarch64::{
     uint8x16_t, uint8x16x3_t, vaddq_u8, vandq_u8, vdupq_n_u8, vget_lane_u64, vld1q_u8, vminq_u8, vminvq_u8, vmovn_u16,

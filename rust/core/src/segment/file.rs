@@ -4,11 +4,9 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::format::bucket_of;
 use crate::io::bytes::{Decoder, Encoder};
 use crate::io::pages::{PAGE, header_sum, open_header};
 use crate::io::{FileSystem, NamedFile};
-use crate::key::Key;
 use crate::sys::background::make_way;
 use crate::{Error, Result};
 
@@ -190,18 +188,5 @@ impl Output {
     pub(crate) fn finish(self, header: impl FnOnce(u32) -> Vec<u8>) -> Result<(u32, u64)> {
         debug_assert!(self.buffer.is_empty(), "the last page is written");
         self.sink.finish(header)
-    }
-}
-
-/// Where each bucket of sorted keys starts.
-pub(crate) fn write_directory(out: &mut [u8], bits: u8, keys: impl Iterator<Item = Key>) {
-    let mut counts = vec![0u32; (1 << bits) + 1];
-    for key in keys {
-        counts[bucket_of(key.hi, bits) + 1] += 1;
-    }
-    let mut sum = 0;
-    for (slot, count) in out.chunks_exact_mut(4).zip(counts) {
-        sum += count;
-        slot.copy_from_slice(&sum.to_le_bytes());
     }
 }

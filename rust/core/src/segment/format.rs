@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-pub(crate) use super::file::Section;
+pub(crate) use super::buckets::key_bytes;
+use super::file::Section;
 use super::file::{Kind, lay_out};
 use crate::io::pages::{PAGE, header_page};
-use crate::key::Key;
 use crate::{Error, Result};
 
 pub(super) const KIND: Kind = Kind { magic: *b"DHSEGMNT", version: 1, belongs: "this segment belongs" };
@@ -17,8 +17,6 @@ pub(crate) fn filter_bits(entries: u64) -> u32 {
     if entries < 1 << 18 { 8 } else { 6 }
 }
 
-/// Entries a directory bucket holds on average.
-pub(crate) const BUCKET: u64 = 32;
 /// Maximum entries of one segment, so that writing one needs bounded memory.
 pub(crate) const MOST_ENTRIES: usize = if cfg!(feature = "small") { 1 << 10 } else { 4 << 20 };
 
@@ -189,95 +187,5 @@ impl Layout {
         ];
         let (sections, pages) = lay_out(lengths);
         Self { sections, pages }
-    }
-}
-
-/// Bits of the directory for `count` entries.
-pub(crate) fn directory_bits(count: u64) -> u8 {
-    (count / BUCKET).checked_ilog2().unwrap_or(0) as u8
-}
-
-/// Bits of the directory for `count` keys of which the section keeps [`key_bytes`]. More and
-/// smaller buckets take less room where they spare each key a byte.
-pub(crate) fn key_directory_bits(count: u64) -> u8 {
-    let bits = directory_bits(count);
-    let wider = bits.next_multiple_of(8);
-    let bytes = |bits: u8| (4 << bits) + count * key_bytes(bits) as u64;
-    if bytes(wider) < bytes(bits) { wider } else { bits }
-}
-
-/// Bytes of a key in its section: whole bytes that the directory's bucket implies are left out.
-pub(crate) fn key_bytes(bits: u8) -> usize {
-    16 - usize::from(bits / 8)
-}
-
-/// A key as 16 bytes in key order (big-endian), of which a section keeps the last ones.
-#[inline]
-pub(crate) fn ordered_bytes(key: Key) -> [u8; 16] {
-    ((u128::from(key.hi) << 64) | u128::from(key.lo)).to_be_bytes()
-}
-
-/// The bucket of a key whose upper half is `hi`.
-#[inline]
-pub(crate) fn bucket_of(hi: u64, bits: u8) -> usize {
-    if bits == 0 { 0 } else { (hi >> (64 - bits)) as usize }
-}
-
-/// The whole key, from the last bytes that a section keeps: the missing upper bytes are those of
-/// the number of its bucket.
-#[inline]
-pub(crate) fn whole_key(stored: &[u8], bucket: usize, bits: u8) -> Key {
-    let width = stored.len().min(16);
-    key_of(&stored[..width], upper_bytes(bucket, bits, width))
-}
-
-/// What a bucket's keys, of which the section keeps `width` bytes, have in their upper half
-/// besides.
-#[inline]
-pub(crate) fn upper_bytes(bucket: usize, bits: u8, width: usize) -> u64 {
-    let upper = (bucket as u64).checked_shl(64 - u32::from(bits.min(64))).unwrap_or(0);
-    upper & (!0u64).checked_shl(width.saturating_sub(8) as u32 * 8).unwrap_or(0)
-}
-
-/// The key of which a section keeps these bytes, at most 16. Two loads of eight bytes that overlap
-/// are several times as fast as a copy whose length is not known.
-#[inline]
-pub(crate) fn key_of(stored: &[u8], upper: u64) -> Key {
-    let (Some(first), Some(last)) = (stored.first_chunk(), stored.last_chunk()) else {
-        // No section keeps fewer than eight; a damaged header may say so.
-        return Key { hi: upper, lo: stored.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)) };
-    };
-    let missing = 8 * (16 - stored.len()) as u32;
-    let hi = u64::from_be_bytes(*first).checked_shr(missing).unwrap_or(0);
-    Key { hi: hi | upper, lo: u64::from_be_bytes(*last) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn key_comes_back_from_the_bytes_that_its_bucket_leaves_out() {
-        let key = Key { hi: 0xf1e2_d3c4_b5a6_9788, lo: 0x796a_5b4c_3d2e_1f01 };
-        for bits in 0..=64 {
-            let bucket = bucket_of(key.hi, bits);
-            let stored = &ordered_bytes(key)[16 - key_bytes(bits)..];
-            assert_eq!(whole_key(stored, bucket, bits), key, "{bits} bits");
-        }
-        // No section keeps fewer than eight bytes; a damaged header may say so.
-        assert_eq!(whole_key(&[7, 9], 0, 0), Key { hi: 0, lo: 0x0709 });
-    }
-
-    #[test]
-    fn keys_take_less_room_with_a_wider_directory_or_keep_theirs() {
-        let bytes = |count: u64, bits: u8| (4 << bits) + count * key_bytes(bits) as u64;
-        let mut saved = 0;
-        for count in [0, 1, 31, 1_000, 8_191, 8_192, 100_000, 300_000, 786_432, 2_097_152, 4 << 20] {
-            let (narrow, bits) = (directory_bits(count), key_directory_bits(count));
-            assert!(bits == narrow || bytes(count, bits) < bytes(count, narrow), "{count} keys");
-            saved = saved.max(bytes(count, narrow) - bytes(count, bits));
-        }
-        assert_eq!(key_directory_bits(786_432), 16);
-        assert!(saved > 500_000, "a segment of a full log keeps a byte less of each key: {saved}");
     }
 }

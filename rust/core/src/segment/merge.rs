@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::Segment;
-use super::format::{Part, SegmentHeader, Stamp, bucket_of, key_bytes, key_of, upper_bytes};
+use super::buckets::{bucket_of, key_bytes, key_of, upper_bytes};
+use super::format::{Part, SegmentHeader, Stamp};
 use super::run::{EntryRun, Stamps, TextEntry, UuidEntry};
 use crate::Result;
 use crate::key::Key;

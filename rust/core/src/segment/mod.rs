@@ -1,5 +1,6 @@
 //! Immutable, sorted files of entries of one time partition.
 
+mod buckets;
 mod file;
 pub(crate) mod format;
 pub(crate) mod global;
@@ -18,7 +19,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use format::{KIND, Mark, Part, STAMP_BYTES, SegmentHeader, Stamp, bucket_of, key_bytes, ordered_bytes};
+use buckets::{bucket_of, key_bytes, ordered_bytes};
+use format::{KIND, Mark, Part, STAMP_BYTES, SegmentHeader, Stamp};
 
 use crate::filter;
 use crate::io::FileSystem;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::format::{KIND, Part, SegmentHeader, key_bytes, whole_key};
+use super::buckets::{key_bytes, whole_key};
+use super::format::{KIND, Part, SegmentHeader};
 use super::run::EntryRun;
 use super::{Region, Segment};
 use crate::Result;

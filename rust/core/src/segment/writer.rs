@@ -6,11 +6,9 @@
 
 use std::path::Path;
 
+use super::buckets::{bucket_of, key_bytes, key_directory_bits, ordered_bytes};
 use super::file::{Output, Section};
-use super::format::{
-    Layout, MOST_SOURCES, Mark, PARTS, Part, STAMP_BYTES, SegmentHeader, Stamp, bucket_of, filter_bits, key_bytes,
-    key_directory_bits, ordered_bytes,
-};
+use super::format::{Layout, MOST_SOURCES, Mark, PARTS, Part, STAMP_BYTES, SegmentHeader, Stamp, filter_bits};
 use super::pieces::pass_on;
 use super::run::{EntryRun, HeldTexts, Stamps, UuidEntry};
 use super::texts::Texts;

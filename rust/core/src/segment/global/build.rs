@@ -11,8 +11,8 @@ use crate::filter;
 use crate::io::{FileSystem, Spool};
 use crate::key::Key;
 use crate::segment::Segment;
+use crate::segment::buckets::{BUCKET, bucket_of};
 use crate::segment::file::Output;
-use crate::segment::format::{BUCKET, bucket_of};
 use crate::segment::merge::KeyCursor;
 
 /// Blocks of the filter that are built at a time: whole pages, few enough to stay in a cache.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 pub(crate) use build::build;
 
+use super::buckets::bucket_of;
 use super::file::Kind;
-use super::format::bucket_of;
 use super::{Region, Wanted, probe};
 use crate::filter;
 use crate::io::FileSystem;

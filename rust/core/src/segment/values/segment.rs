@@ -7,7 +7,7 @@ use super::format::{KIND, Part, RECORD, ValueHeader};
 use crate::io::pages::Pages;
 use crate::io::{FileSystem, NamedFile};
 use crate::key::Key;
-use crate::segment::format::bucket_of;
+use crate::segment::buckets::bucket_of;
 use crate::segment::{Region, Wanted, probe};
 use crate::sys::prefetch;
 use crate::{Error, Result};

@@ -9,7 +9,7 @@ use crate::Result;
 use crate::filter;
 use crate::io::pages::{PAGE, header_sum, page_sums};
 use crate::io::{FileSystem, write_new};
-use crate::segment::file::write_directory;
+use crate::segment::buckets::write_directory;
 
 /// The owner and the kind of a file.
 #[derive(Clone, Copy, Debug)]

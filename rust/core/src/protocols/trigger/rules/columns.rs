@@ -1,13 +1,13 @@
 //! The rules over a whole batch: one pass a column of facts, then one look-up a row.
 
 use super::decide::{DecisionTable, count_bits, eligible_bits, history_bits};
+use super::decided::{Decided, SEARCH_ROWS, Undecided};
 use super::facts::{CountClass, KeyClass, count_class};
 use super::outcome::Outcome;
-use super::reason::Reason;
 use super::resolve::{settle_copies, suspend_later_rows};
 use super::trigger::{Kind, Settings};
 use crate::columns::{CountColumn, FlagColumn, Validity};
-pub use crate::key::Copy;
+use crate::key::Copy;
 use crate::types::HistoryState;
 
 /// The facts of a batch of documents, as columns.
@@ -27,31 +27,8 @@ pub struct Facts<'a> {
     pub copies: &'a [Copy],
 }
 
-/// A row that waits for the resolver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Undecided {
-    /// Its number.
-    pub row: u32,
-    /// The rule that left it undecided.
-    pub reason: Reason,
-}
-
-/// The decisions for a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decided {
-    /// One outcome a row. An undecided row has its outcome for step S7 (in doubt) until the
-    /// resolver's answer is applied.
-    pub outcomes: Vec<Outcome>,
-    /// The rows to ask the resolver about, in rising order.
-    pub undecided: Vec<Undecided>,
-}
-
 /// Rows that go through all passes in one chunk, so that their facts stay in the nearest cache.
 const CHUNK_ROWS: usize = 1024;
-
-/// Rows that are searched at once for undecided or suspended ones: few, because one in a thousand
-/// is usual.
-pub(super) const SEARCH_ROWS: usize = 128;
 
 /// Judges a batch: every row by itself, then the copies of a key, then the suspension of the
 /// trigger.

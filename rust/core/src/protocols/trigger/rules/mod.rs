@@ -6,6 +6,7 @@
 
 mod columns;
 mod decide;
+mod decided;
 mod facts;
 mod outcome;
 mod reason;
@@ -16,10 +17,12 @@ mod verdicts;
 #[cfg(test)]
 mod tests;
 
+pub use crate::key::Copy;
 pub use crate::types::HistoryState;
 pub use crate::types::duration::{duration_text, parse_duration_us};
-pub use columns::{Copy, Decided, Facts, Undecided, decide, settle};
+pub use columns::{Facts, decide, settle};
 pub use decide::{Decision, DecisionTable, RowFacts, decide_row};
+pub use decided::{Decided, Undecided};
 pub use facts::{CountClass, KeyClass, count_class};
 pub use outcome::{Acknowledge, Action, Outcome, Status};
 pub use reason::{Reason, Step};

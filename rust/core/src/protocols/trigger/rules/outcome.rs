@@ -3,7 +3,6 @@
 
 use super::reason::{Reason, Step};
 use super::trigger::InBatch;
-use super::verdicts::{VERDICTS, Verdict};
 
 /// What a document is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -178,36 +177,6 @@ impl Outcome {
         self.0
     }
 
-    /// What the document is; none when its trigger is suspended or it is rejected.
-    #[inline]
-    pub fn status(self) -> Option<Status> {
-        self.verdict().status
-    }
-
-    /// What to do with it.
-    #[inline]
-    pub fn action(self) -> Action {
-        self.verdict().action
-    }
-
-    /// When to acknowledge it.
-    #[inline]
-    pub fn acknowledge(self) -> Acknowledge {
-        self.verdict().acknowledge
-    }
-
-    /// The rules that led here, such as `R9`, `R10>S1` or `R8+batch`.
-    #[inline]
-    pub fn rule(self) -> &'static str {
-        self.verdict().rule
-    }
-
-    /// One sentence for the journal; none for a NEW document.
-    #[inline]
-    pub fn message(self) -> Option<&'static str> {
-        self.verdict().message
-    }
-
     /// Whether the service runs.
     #[inline]
     pub const fn is_process(self) -> bool {
@@ -247,10 +216,6 @@ impl Outcome {
     pub(super) fn any_needs_look(rows: &[Self]) -> bool {
         // A maximum, unlike a search that stops early, compiles to a few vector instructions.
         rows.iter().fold(0, |highest, outcome| outcome.0.max(highest)) >= START_OF_SUSPEND
-    }
-
-    fn verdict(self) -> &'static Verdict {
-        &VERDICTS[usize::from(self.0)]
     }
 }
 

@@ -1,10 +1,11 @@
 //! How rows of a batch affect each other, and how the resolver's answers decide the undecided ones.
 
-use super::columns::{Copy, Decided, SEARCH_ROWS};
+use super::decided::{Decided, SEARCH_ROWS};
 use super::outcome::Outcome;
 use super::reason::{Reason, Step};
 use super::trigger::{InBatch, ProcessingMode, Settings};
 use crate::error::{Error, Result};
+use crate::key::Copy;
 use std::collections::HashSet;
 
 /// The resolver's answer for one undecided row. If it fails for the whole batch, every row has that

@@ -6,15 +6,52 @@ use super::reason::{Reason, Step};
 
 /// Everything that an outcome stands for.
 #[derive(Clone, Copy)]
-pub(super) struct Verdict {
-    pub(super) rule: &'static str,
-    pub(super) status: Option<Status>,
-    pub(super) action: Action,
-    pub(super) acknowledge: Acknowledge,
-    pub(super) message: Option<&'static str>,
+struct Verdict {
+    rule: &'static str,
+    status: Option<Status>,
+    action: Action,
+    acknowledge: Acknowledge,
+    message: Option<&'static str>,
 }
 
-pub(super) static VERDICTS: [Verdict; Outcome::COUNT] = verdicts();
+static VERDICTS: [Verdict; Outcome::COUNT] = verdicts();
+
+/// What an outcome stands for.
+impl Outcome {
+    /// What the document is; none when its trigger is suspended or it is rejected.
+    #[inline]
+    pub fn status(self) -> Option<Status> {
+        self.verdict().status
+    }
+
+    /// What to do with it.
+    #[inline]
+    pub fn action(self) -> Action {
+        self.verdict().action
+    }
+
+    /// When to acknowledge it.
+    #[inline]
+    pub fn acknowledge(self) -> Acknowledge {
+        self.verdict().acknowledge
+    }
+
+    /// The rules that led here, such as `R9`, `R10>S1` or `R8+batch`.
+    #[inline]
+    pub fn rule(self) -> &'static str {
+        self.verdict().rule
+    }
+
+    /// One sentence for the journal; none for a NEW document.
+    #[inline]
+    pub fn message(self) -> Option<&'static str> {
+        self.verdict().message
+    }
+
+    fn verdict(self) -> &'static Verdict {
+        &VERDICTS[usize::from(self.as_u8())]
+    }
+}
 
 const fn new(rule: &'static str) -> Verdict {
     Verdict {
