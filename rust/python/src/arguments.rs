@@ -6,14 +6,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyMapping, PyString};
 
 use crate::errors::Failure;
-use crate::paths;
-use crate::trigger::Trigger;
-
-/// The argument `trigger`.
-pub(crate) fn trigger<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Trigger>> {
-    let wrong = || Failure::config(format!("trigger is {}; needed is a dochistory.Trigger", shown(given)));
-    given.cast::<Trigger>().cloned().map_err(|_| wrong().into())
-}
 
 /// The argument `threads`.
 pub(crate) fn threads(given: &Bound<'_, PyAny>) -> PyResult<usize> {
@@ -45,16 +37,6 @@ pub(crate) fn parts(given: &Bound<'_, PyAny>) -> PyResult<u32> {
     let wrong = || Failure::config(format!("parts is {}; allowed is a whole number from 1 on", shown(given)));
     let count = if given.is_instance_of::<PyBool>() { None } else { given.extract::<u32>().ok() };
     count.filter(|count| *count > 0).ok_or_else(|| wrong().into())
-}
-
-/// The argument `path`: a directory of this machine, or a URL that names one.
-pub(crate) fn path(given: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
-    let wrong = || Failure::config(format!("path is {}; allowed is a str or an os.PathLike", shown(given)));
-    let path: PathBuf = given.extract().map_err(|_| wrong())?;
-    if path.as_os_str().is_empty() {
-        return Err(Failure::config("path is empty; needed is the directory of a history, or the URL of one").into());
-    }
-    Ok(paths::local(path)?)
 }
 
 /// The argument `cache_bytes`.

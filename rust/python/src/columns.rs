@@ -12,6 +12,7 @@ use dochistory_core::protocols::trigger::rules::Kind;
 use crate::errors::{Failure, Outcome};
 use crate::ids::{self, validity};
 use crate::input::Input;
+use crate::wrong_column::wrong_type;
 
 /// The names of the columns of a kind of trigger.
 struct Roles {
@@ -139,17 +140,6 @@ pub(crate) fn find_named<'a>(
         (Some(_), Some(_)) => Err(Failure::schema(format!("there are several columns {name:?} ({role})"))),
         (Some((at, _)), None) => Ok(Some((name, input.column(at)?))),
     }
-}
-
-/// The error for a column of the wrong type.
-pub(crate) fn wrong_type(role: &str, name: &str, found: &DataType, allowed: &str) -> Failure {
-    wrong(role, name, &found.to_string(), allowed)
-}
-
-/// The error for a column with wrong values.
-pub(crate) fn wrong(role: &str, name: &str, found: &str, allowed: &str) -> Failure {
-    let called = if role == name { String::new() } else { format!(" (the trigger's {role})") };
-    Failure::schema(format!("column {name:?}{called} is {found}; allowed is {allowed}"))
 }
 
 fn count(role: &str, name: &str, array: ArrayRef) -> Outcome<ArrayRef> {

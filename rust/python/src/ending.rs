@@ -17,7 +17,7 @@ use crate::errors::Outcome;
 use crate::given_keys;
 use crate::history::History;
 use crate::jobs::{self, TriggerOrName};
-use crate::trigger::Trigger;
+use crate::trigger::{self, Trigger};
 
 /// The engine's function that ends keys.
 type End = fn(&Engine, &rules::Trigger, &Documents<'_>, i64) -> dochistory_core::Result<Finished>;
@@ -46,7 +46,7 @@ impl History {
     fn complete<'py>(
         &self,
         keys: &Bound<'py, PyAny>,
-        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'py, Trigger>,
+        #[pyo3(from_py_with = trigger::argument)] trigger: Bound<'py, Trigger>,
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyDict>> {
         self.finish(keys, trigger.get(), now, Engine::complete_keys)
@@ -69,7 +69,7 @@ impl History {
     fn release<'py>(
         &self,
         keys: &Bound<'py, PyAny>,
-        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'py, Trigger>,
+        #[pyo3(from_py_with = trigger::argument)] trigger: Bound<'py, Trigger>,
         now: Option<&Bound<'py, PyAny>>,
     ) -> Outcome<Bound<'py, PyDict>> {
         self.finish(keys, trigger.get(), now, Engine::release_keys)

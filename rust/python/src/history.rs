@@ -23,7 +23,7 @@ use crate::handle::Handle;
 use crate::input::Input;
 use crate::output;
 use crate::shards::{self, Shards};
-use crate::trigger::{Trigger, WithoutIds};
+use crate::trigger::{self, Trigger, WithoutIds};
 use crate::verdicts::verdict_columns;
 
 /// Column names by role, where they differ.
@@ -145,7 +145,7 @@ impl History {
     fn classify<'py>(
         &self,
         documents: &Bound<'py, PyAny>,
-        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'py, Trigger>,
+        #[pyo3(from_py_with = trigger::argument)] trigger: Bound<'py, Trigger>,
         now: Option<&Bound<'py, PyAny>>,
         #[pyo3(from_py_with = arguments::columns)] columns: Option<Bound<'py, PyMapping>>,
         #[pyo3(from_py_with = arguments::threads)] threads: usize,
@@ -205,7 +205,7 @@ impl History {
     fn begin<'py>(
         this: &Bound<'py, Self>,
         documents: &Bound<'py, PyAny>,
-        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'py, Trigger>,
+        #[pyo3(from_py_with = trigger::argument)] trigger: Bound<'py, Trigger>,
         now: Option<&Bound<'py, PyAny>>,
         #[pyo3(from_py_with = arguments::columns)] columns: Option<Bound<'py, PyMapping>>,
         #[pyo3(from_py_with = arguments::threads)] threads: usize,
@@ -270,7 +270,7 @@ impl History {
     fn begin_one(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>,
+        #[pyo3(from_py_with = trigger::argument)] trigger: Bound<'_, Trigger>,
         #[pyo3(from_py_with = arguments::uuid)] uuid: Option<String>,
         #[pyo3(from_py_with = arguments::track_id)] track_id: Option<String>,
         #[pyo3(from_py_with = arguments::event_id)] event_id: Option<String>,

@@ -9,8 +9,8 @@ use crate::arrow::datatypes::{
 };
 use dochistory_core::columns::{IdColumn, Validity};
 
-use crate::columns::{wrong, wrong_type};
 use crate::errors::Outcome;
+use crate::wrong_column::{wrong, wrong_type};
 
 /// The bytes of a UUID.
 const UUID_BYTES: i32 = 16;

@@ -48,6 +48,7 @@ mod trigger;
 mod unchecked;
 mod verdict_codes;
 mod verdicts;
+mod wrong_column;
 
 use pyo3::prelude::*;
 

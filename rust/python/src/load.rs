@@ -21,7 +21,7 @@ use crate::history::{History, names};
 use crate::input::Input;
 use crate::progress::Hearer;
 use crate::shards::Shards;
-use crate::trigger::Trigger;
+use crate::trigger::{self, Trigger};
 
 /// Rows taken at a time; between two of these steps progress is reported and interrupts from the
 /// keyboard are checked.
@@ -67,7 +67,7 @@ impl History {
     fn load(
         &self,
         documents: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>,
+        #[pyo3(from_py_with = trigger::argument)] trigger: Bound<'_, Trigger>,
         #[pyo3(from_py_with = arguments::columns)] columns: Option<Bound<'_, PyMapping>>,
         now: Option<&Bound<'_, PyAny>>,
         progress: Option<&Bound<'_, PyAny>>,
@@ -163,7 +163,7 @@ impl Shards {
     fn stage_entries<'py>(
         &self,
         documents: &Bound<'py, PyAny>,
-        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>,
+        #[pyo3(from_py_with = trigger::argument)] trigger: Bound<'_, Trigger>,
         job: &str,
         part: u32,
         attempt: &str,

@@ -12,7 +12,7 @@ use crate::errors::{Failure, Outcome};
 use crate::history::History;
 use crate::jobs::{self, TriggerOrName};
 use crate::mapper::value_statistics;
-use crate::trigger::Trigger;
+use crate::trigger::{self, Trigger};
 
 #[pymethods]
 impl History {
@@ -83,7 +83,7 @@ impl History {
     fn change<'py>(
         &self,
         py: Python<'py>,
-        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'py, Trigger>,
+        #[pyo3(from_py_with = trigger::argument)] trigger: Bound<'py, Trigger>,
     ) -> Outcome<Bound<'py, PyAny>> {
         let _call = crate::calls::InCall::enter(py);
         let history = self.handle.get()?;

@@ -96,7 +96,7 @@ pub(crate) fn open(
         let reason = "storage_options, cache and cache_bytes are for the URL of a bucket, and this is none";
         return Err(Failure::config(reason));
     }
-    let path = arguments::path(path)?;
+    let path = paths::path(path)?;
     let history = crate::calls::outside(py, || Engine::open(&path, &options))?;
     Ok(History { handle: Arc::new(Handle::new(history, auto_maintain)) })
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use dochistory_core::Error;
 use pyo3::prelude::*;
 
-use crate::arguments;
-use crate::errors::Outcome;
+use crate::arguments::shown;
+use crate::errors::{Failure, Outcome};
 
 /// The directory that a path or a `file:` URL names, as an absolute path that outlives a change of
 /// the working directory.
@@ -24,7 +24,7 @@ use crate::errors::Outcome;
 ///     ConfigError: [DH-CONFIG] this is no path.
 #[pyfunction]
 #[pyo3(signature = (path))]
-pub(crate) fn local_path(#[pyo3(from_py_with = arguments::path)] path: PathBuf) -> Outcome<PathBuf> {
+pub(crate) fn local_path(#[pyo3(from_py_with = path)] path: PathBuf) -> Outcome<PathBuf> {
     std::path::absolute(&path).map_err(|error| refused(&path, &error.to_string()))
 }
 
@@ -34,6 +34,16 @@ pub(crate) fn local_path(#[pyo3(from_py_with = arguments::path)] path: PathBuf) 
 #[pyo3(signature = (path))]
 pub(crate) fn _is_there(path: OsString) -> bool {
     Path::new(&path).exists()
+}
+
+/// The argument `path`: a directory of this machine, or a URL that names one.
+pub(crate) fn path(given: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    let wrong = || Failure::config(format!("path is {}; allowed is a str or an os.PathLike", shown(given)));
+    let path: PathBuf = given.extract().map_err(|_| wrong())?;
+    if path.as_os_str().is_empty() {
+        return Err(Failure::config("path is empty; needed is the directory of a history, or the URL of one").into());
+    }
+    Ok(local(path)?)
 }
 
 /// The path itself, or the path in a `file:` URL.

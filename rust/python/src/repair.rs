@@ -87,7 +87,7 @@ pub(crate) fn repair<'py>(
             watched(py, progress, |hear| repair_objects(&store, replica.directory(), &options, hear))?
         }
         None => {
-            let path = arguments::path(path)?;
+            let path = paths::path(path)?;
             watched(py, progress, |hear| repair_files(&path, &options, hear))?
         }
     };

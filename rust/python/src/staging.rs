@@ -22,7 +22,7 @@ use crate::input::Input;
 use crate::output;
 use crate::shards::Shards;
 use crate::staged_claim::StagedClaim;
-use crate::trigger::Trigger;
+use crate::trigger::{self, Trigger};
 use crate::verdicts::verdict_columns;
 
 /// Work that is divided among tasks: what `Shards.reserve` reserved for it.
@@ -228,7 +228,7 @@ impl Shards {
     fn reserve(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>,
+        #[pyo3(from_py_with = trigger::argument)] trigger: Bound<'_, Trigger>,
         #[pyo3(from_py_with = arguments::parts)] parts: u32,
         reads: bool,
         routed: bool,
@@ -261,7 +261,7 @@ impl Shards {
     ///
     /// Raises:
     ///     ConfigError: [DH-CONFIG] the text is no job's token, or the job is another trigger's.
-    fn job(&self, token: &str, #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>) -> Outcome<Job> {
+    fn job(&self, token: &str, #[pyo3(from_py_with = trigger::argument)] trigger: Bound<'_, Trigger>) -> Outcome<Job> {
         let job = Reserved::from_token(token)?;
         if job.trigger() != trigger.get().rules.name {
             return Err(Failure::config(format!("the job is one of trigger {:?}", job.trigger())));
@@ -297,7 +297,7 @@ impl Shards {
     fn stage(
         &self,
         documents: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>,
+        #[pyo3(from_py_with = trigger::argument)] trigger: Bound<'_, Trigger>,
         job: &str,
         part: u32,
         attempt: &str,
@@ -345,7 +345,7 @@ impl Shards {
         &self,
         py: Python<'_>,
         receipts: Vec<Vec<u8>>,
-        #[pyo3(from_py_with = arguments::trigger)] trigger: Bound<'_, Trigger>,
+        #[pyo3(from_py_with = trigger::argument)] trigger: Bound<'_, Trigger>,
         #[pyo3(from_py_with = arguments::transaction)] transaction: Option<(String, i64)>,
         on_other_rows: &str,
     ) -> Outcome<u64> {

@@ -442,3 +442,9 @@ impl Trigger {
         Ok(settings)
     }
 }
+
+/// The argument `trigger`.
+pub(crate) fn argument<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Trigger>> {
+    let wrong = || Failure::config(format!("trigger is {}; needed is a dochistory.Trigger", arguments::shown(given)));
+    given.cast::<Trigger>().cloned().map_err(|_| wrong().into())
+}

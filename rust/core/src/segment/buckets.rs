@@ -65,6 +65,21 @@ pub(crate) fn key_of(stored: &[u8], upper: u64) -> Key {
     Key { hi: hi | upper, lo: u64::from_be_bytes(*last) }
 }
 
+/// The last `width` bytes of each key, one after the other.
+pub(super) fn write_keys_of(keys: impl ExactSizeIterator<Item = Key>, width: usize, out: &mut [u8]) {
+    let shift = (16 - width) * 8;
+    let count = keys.len();
+    for (index, key) in keys.enumerate() {
+        let at = index * width;
+        // The next key overwrites the bytes written too far.
+        let bytes = ((u128::from(key.hi) << 64 | u128::from(key.lo)) << shift).to_be_bytes();
+        match out.get_mut(at..at + 16) {
+            Some(place) if index + 1 < count => place.copy_from_slice(&bytes),
+            _ => out[at..at + width].copy_from_slice(&ordered_bytes(key)[16 - width..]),
+        }
+    }
+}
+
 /// Where each bucket of sorted keys starts.
 pub(crate) fn write_directory(out: &mut [u8], bits: u8, keys: impl Iterator<Item = Key>) {
     let mut counts = vec![0u32; (1 << bits) + 1];

@@ -10,6 +10,7 @@ pub(crate) mod run;
 mod salvage;
 pub(crate) mod settle;
 pub(crate) mod sort;
+pub(crate) mod target;
 mod texts;
 pub(crate) mod values;
 pub(crate) mod writer;

@@ -1,9 +1,10 @@
 //! The texts of a segment that is being written. They and their keys stand behind the UUIDs: until
 //! those are all there they are put aside, or stay where they are.
 
+use super::buckets::write_keys_of;
 use super::file::Output;
 use super::run::{EntryRun, HeldTexts, TextEntry};
-use super::writer::{AT_A_TIME, Target, write_keys_of};
+use super::target::{AT_A_TIME, Target};
 use crate::Result;
 use crate::io::Spool;
 use crate::sys::background::make_way;

@@ -4,16 +4,14 @@
 //! once, and what stands behind them is collected at a few bytes an entry. Texts and their keys
 //! stand behind the UUIDs: they are put aside until those are all there.
 
-use std::path::Path;
-
-use super::buckets::{bucket_of, key_bytes, key_directory_bits, ordered_bytes};
+use super::buckets::{bucket_of, key_bytes, key_directory_bits, write_keys_of};
 use super::file::{Output, Section};
 use super::format::{Layout, MOST_SOURCES, Mark, PARTS, Part, STAMP_BYTES, SegmentHeader, Stamp, filter_bits};
 use super::pieces::pass_on;
 use super::run::{EntryRun, HeldTexts, Stamps, UuidEntry};
+use super::target::{AT_A_TIME, Target};
 use super::texts::Texts;
 use crate::filter;
-use crate::io::FileSystem;
 use crate::io::pages::PAGE;
 use crate::key::Key;
 use crate::sys::background::make_way;
@@ -23,20 +21,6 @@ use crate::{Error, Result};
 /// Keys that are laid out and written at once. This number of keys fills whole pages, however wide
 /// they are.
 const PIECE: usize = if cfg!(feature = "small") { PAGE } else { 1 << 16 };
-
-/// Entries that are gone through at a time.
-pub(super) const AT_A_TIME: usize = 1 << 13;
-
-/// The place of a new segment.
-#[derive(Clone, Copy)]
-pub(crate) struct Target<'a> {
-    pub(crate) system: &'a dyn FileSystem,
-    pub(crate) path: &'a Path,
-    pub(crate) id: u64,
-    pub(crate) history: [u8; 16],
-    /// The segments that all its entries come from, if they come from segments.
-    pub(crate) sources: &'a [u64],
-}
 
 /// What a segment is going to hold.
 #[derive(Clone, Copy)]
@@ -297,21 +281,6 @@ impl<'a> SegmentWriter<'a> {
     }
 }
 
-/// The last `width` bytes of each key, one after the other.
-pub(super) fn write_keys_of(keys: impl ExactSizeIterator<Item = Key>, width: usize, out: &mut [u8]) {
-    let shift = (16 - width) * 8;
-    let count = keys.len();
-    for (index, key) in keys.enumerate() {
-        let at = index * width;
-        // The next key overwrites the bytes written too far.
-        let bytes = ((u128::from(key.hi) << 64 | u128::from(key.lo)) << shift).to_be_bytes();
-        match out.get_mut(at..at + 16) {
-            Some(place) if index + 1 < count => place.copy_from_slice(&bytes),
-            _ => out[at..at + width].copy_from_slice(&ordered_bytes(key)[16 - width..]),
-        }
-    }
-}
-
 /// Bytes of `count` numbers of `bits` bits each: the last one, too, is in a whole word.
 fn packed_bytes(count: u64, bits: u8) -> usize {
     (count * u64::from(bits)).div_ceil(8) as usize + 8
@@ -421,7 +390,7 @@ mod tests {
         }
     }
 
-    fn target(path: &Path) -> Target<'_> {
+    fn target(path: &std::path::Path) -> Target<'_> {
         Target { system: &Disk, path, id: 3, history: [9; 16], sources: &[] }
     }
 

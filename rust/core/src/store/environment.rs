@@ -1,11 +1,7 @@
-//! The environment of all key spaces of an open history, and the checks of directories without
-//! files.
+//! The environment of all key spaces of an open history.
 
-use super::registry;
-use crate::format::names::FileKind;
 use crate::io::{FileId, FileSystem};
 use crate::objects::ObjectStore;
-use crate::wal::START;
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,39 +35,6 @@ impl Environment {
             Ok(()) => Error::corrupt(directory, 0, "all manifests are gone"),
             Err(error) => error,
         }
-    }
-
-    /// Check a key space without a manifest: it is new, or all its manifests are lost. Other files
-    /// decide: nothing but empty logs is created before the first manifest is durable.
-    pub(crate) fn check_new(&self, directory: &Path) -> Result<()> {
-        self.check_present()?;
-        // Check the registry before the directory: a space that is registered by then had a
-        // manifest before.
-        let is_known = registry::is_known(self, directory)?;
-        let names = self.system.names_if_any(directory)?;
-        if names.iter().any(|name| FileKind::Manifest.number_in(name).is_some()) {
-            return Ok(());
-        }
-        let is_log = |name: &&String| FileKind::Log.has(name);
-        let is_ours = |name: &String| FileKind::of(name).is_some_and(|kind| kind != FileKind::Temporary);
-        let tells = |name: &String| is_ours(name) && !is_log(&name);
-        let mut has_frames = false;
-        for name in names.iter().filter(is_log) {
-            match self.system.open_at(&directory.join(name), false) {
-                // Another writer creates the key space.
-                Err(error) if error.is_missing() => {}
-                log => has_frames |= log?.length()? > START,
-            }
-        }
-        if names.iter().any(tells) || has_frames {
-            return Err(Error::corrupt(directory, 0, "all manifests are gone"));
-        }
-        if is_known {
-            let witness = registry::path_of(self, directory);
-            let reason = format!("all of its files are gone, although {} says that it was used", witness.display());
-            return Err(Error::corrupt(directory, 0, reason));
-        }
-        Ok(())
     }
 
     /// Check that the history under this path is the one that was opened: another one is not ours,

@@ -9,10 +9,11 @@ use crate::arrow::datatypes::{DataType, UInt32Type, UInt64Type};
 use dochistory_core::columns::{IdColumn, Validity};
 use dochistory_core::protocols::delivery::{HeaderColumns, Headers, NO_STREAM, encode_names};
 
-use crate::columns::{find_named, wrong_type};
+use crate::columns::find_named;
 use crate::errors::{Failure, Outcome};
 use crate::ids;
 use crate::input::Input;
+use crate::wrong_column::wrong_type;
 
 const ROLES: [&str; 6] = ["stream", "header", "resend_count", "prev", "cur", "seq"];
 

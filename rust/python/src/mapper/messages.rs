@@ -11,10 +11,11 @@ use dochistory_core::protocols::mapper::rules::Qos;
 use pyo3::prelude::*;
 
 use super::arrays::column;
-use crate::columns::{find_named, wrong_type};
+use crate::columns::find_named;
 use crate::errors::{Failure, Outcome};
 use crate::ids::checked;
 use crate::input::Input;
+use crate::wrong_column::wrong_type;
 
 const ROLES: [&str; 4] = ["id", "qos", "queue", "message_id"];
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::pin::pin_name;
+use super::pin_name::pin_name;
 use super::{Committed, Mirror};
 use crate::format::manifest::Manifest;
 use crate::objects::chain::{Beside, Chain};

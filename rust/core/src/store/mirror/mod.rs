@@ -11,6 +11,7 @@ mod commit;
 mod copy;
 mod meanwhile;
 mod pin;
+mod pin_name;
 mod repair;
 mod settle;
 mod staged;

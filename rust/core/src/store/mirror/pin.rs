@@ -7,14 +7,14 @@ use std::time::Instant;
 
 use super::along::Lease;
 use super::commit::named;
+use super::pin_name::pin_name;
 use super::{Committed, Mirror};
 use crate::format::names::FileKind;
 use crate::io::{publish, write_new};
-use crate::objects::chance::drawn;
 use crate::objects::change::{NewManifest, Stored};
 use crate::objects::pins::Pinned;
 use crate::objects::side_by_side::side_by_side;
-use crate::store::pin::{MOST_AGE_US, check_name};
+use crate::store::pin::check_name;
 use crate::store::{KeySpace, SpaceSettings, Writer};
 use crate::wal::START;
 use crate::{Error, Result};
@@ -237,15 +237,6 @@ impl Mirror {
     pub(in crate::store) fn pins(&self) -> Result<Vec<String>> {
         self.chain.pins()
     }
-}
-
-/// A name that no other handle gives a pin (`pin-<microseconds>-<process>-<manifest>-<seconds of
-/// its lease>-<random>`).
-pub(super) fn pin_name(manifest: u64, lease_us: Option<i64>) -> Result<String> {
-    let random = drawn()?.first_chunk().map_or(0, |mark| u64::from_le_bytes(*mark));
-    let seconds = lease_us.unwrap_or(MOST_AGE_US).clamp(0, MOST_AGE_US) / 1_000_000;
-    let (now_us, process) = (crate::sys::time::now_us(), std::process::id());
-    Ok(format!("{}{now_us:020}-{process:x}-{manifest}-{seconds}-{random:016x}", FileKind::Pin.prefix()))
 }
 
 /// The present state, whose log holds nothing.

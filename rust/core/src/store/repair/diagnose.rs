@@ -2,21 +2,16 @@
 
 use std::path::Path;
 
+use super::damage::{MANY, Unsure, damage};
 use super::diagnosing::Diagnosing;
 use super::lost_manifest::{self, Basis};
-use super::values::Unsure;
 use super::{Case, Count, Diagnosis, Looked, Remedy};
 use crate::format::manifest::Manifest;
 use crate::format::names::FileKind;
-use crate::io::FileSystem;
-use crate::io::bytes::checked;
 use crate::store::environment::Environment;
 use crate::store::files::{newest, read_manifest};
 use crate::store::registry;
 use crate::{Error, Result};
-
-/// Numbers to skip for those that a lost log may have used.
-pub(super) const MANY: u64 = 1 << 32;
 
 /// Check a key space; none if nothing was ever written to it.
 pub(crate) fn diagnose(case: Case, looked: Looked) -> Result<Option<Diagnosis>> {
@@ -90,21 +85,6 @@ fn whole_manifest(case: Case, number: u64) -> Result<Manifest> {
         return Err(Error::corrupt(&path, 40, format!("this is a manifest of {:?}", manifest.name)));
     }
     Ok(manifest)
-}
-
-/// The error, if it is damage. A file of a newer version is not damaged: the checksum over its
-/// first `head` bytes, or all, is right.
-pub(crate) fn damage(system: &dyn FileSystem, error: Error, path: &Path, head: Option<usize>) -> Result<Error> {
-    match error {
-        Error::Corrupt { .. } => Ok(error),
-        missing if missing.is_missing() => Ok(Error::corrupt(path, 0, "the file is missing")),
-        Error::Open { ref reason, .. } => {
-            let reason = reason.clone();
-            let bytes = system.content(path, head.map_or(u64::MAX, |head| head as u64))?;
-            if checked(&bytes, path).is_ok() { Err(error) } else { Ok(Error::corrupt(path, 8, reason)) }
-        }
-        other => Err(other),
-    }
 }
 
 /// A key space whose newest manifest is gone.

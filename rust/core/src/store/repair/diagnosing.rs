@@ -3,9 +3,7 @@
 
 use std::path::Path;
 
-use super::diagnose::damage;
-use super::log::LogDamage;
-use super::values::{Mended, Unsure};
+use super::damage::{DROPPED, LogDamage, Mended, NOTHING, Unsure, damage};
 use super::{Case, Count, Diagnosis, Finding, Looked, Remedy, name_of};
 use crate::format::manifest::{GlobalFilterEntry, Manifest, SegmentEntry};
 use crate::format::names::FileKind;
@@ -16,10 +14,6 @@ use crate::segment::Segment;
 use crate::segment::global::GlobalFilter;
 use crate::store::publish::entry_of;
 use crate::{Error, Result};
-
-pub(super) const DROPPED: &str =
-    "an id that only this file held is new when it comes again, and a document whose end it told is in doubt";
-pub(super) const NOTHING: &str = "nothing is lost";
 
 pub(super) struct Diagnosing<'a> {
     pub(super) case: Case<'a>,

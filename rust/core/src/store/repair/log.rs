@@ -1,12 +1,11 @@
 //! The readable part of a damaged log, and the snapshots that have become useless.
 
-use super::diagnose::{MANY, damage};
-use super::diagnosing::{DROPPED, Diagnosing};
+use super::damage::{DROPPED, LogDamage, MANY, damage};
+use super::diagnosing::Diagnosing;
 use super::{Count, Remedy, lost_manifest, name_of};
 use crate::format::manifest::Manifest;
 use crate::format::names::FileKind;
 use crate::memtable::Memtable;
-use crate::memtable::values::ValueMemtable;
 use crate::store::files::read_manifest;
 use crate::store::writer_lock;
 use crate::wal::{Gap, Keys, Log, Owner, START};
@@ -14,17 +13,6 @@ use crate::{Error, Result};
 
 const DROPPED_OF_MAP: &str = "an id that only this place told of is not there any more, or counts as it was before; the last batch that it told of is not \
      known for one that was";
-
-/// The lost part of a map's log.
-#[derive(Debug)]
-pub(super) struct LogDamage {
-    /// Its finding.
-    pub(super) finding: usize,
-    /// Maximum number of entries there; none if unknown.
-    pub(super) most: Option<u64>,
-    /// The entries written before the loss.
-    pub(super) before: ValueMemtable,
-}
 
 impl Diagnosing<'_> {
     pub(super) fn look_at_log(&mut self, names: &[String]) -> Result<()> {

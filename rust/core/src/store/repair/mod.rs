@@ -6,6 +6,7 @@
 //! of the damaged files.
 
 mod apply;
+mod damage;
 mod diagnose;
 mod diagnosing;
 mod log;
@@ -17,7 +18,8 @@ mod values;
 use std::path::{Path, PathBuf};
 
 pub(crate) use apply::apply;
-pub(crate) use diagnose::{damage, diagnose};
+pub(crate) use damage::damage;
+pub(crate) use diagnose::diagnose;
 
 use super::environment::Environment;
 use super::registry;
@@ -25,7 +27,7 @@ use crate::format::manifest::Manifest;
 use crate::format::names::{Room, directory_name};
 use crate::key::Codec;
 use crate::memtable::Memtable;
-use values::Mended;
+use damage::Mended;
 
 /// The treatment of a damaged file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

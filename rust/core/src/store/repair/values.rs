@@ -5,8 +5,8 @@
 //! loss says so, by id where ids can be read. A stream that is received waits in doubt until
 //! somebody says how far it is applied.
 
-use super::diagnose::damage;
-use super::diagnosing::{Diagnosing, NOTHING};
+use super::damage::{NOTHING, Unsure, damage};
+use super::diagnosing::Diagnosing;
 use super::older::{Damage, Layer, Loss};
 use super::{Count, Remedy};
 use crate::format::manifest::ValueFileEntry;
@@ -22,21 +22,6 @@ use crate::{Error, Result};
 const DROPPED: &str = "an id that only this file told of is not there any more";
 const RETURNED: &str =
     "ids of which this file held the last state are not there any more, or count as they were before";
-
-/// The rewritten entries of a map.
-#[derive(Debug, Default)]
-pub(super) struct Mended {
-    /// Entries of plain files, as plain ones again.
-    pub(super) plain: ValueRun,
-    /// Newer than all files that stay.
-    pub(super) later: ValueMemtable,
-}
-
-/// Files may be counted that should not be: this finding reports the consequences.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Unsure {
-    pub(super) finding: usize,
-}
 
 impl Diagnosing<'_> {
     /// Checks the files; `looked` gets the number of remaining files.
