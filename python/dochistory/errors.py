@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dochistory.once import Document
-    from dochistory.suspension import Status
+    from dochistory._suspended import Status
 
 __all__ = [
     "DeadLetterError",
