@@ -32,7 +32,7 @@ class Refused:
 
 
 @pytest.mark.parametrize("error", [dh.LockedError("[DH-LOCKED] held"), dh.DescriptorsError("[DH-DESCRIPTORS] none")])
-def test_what_passes_by_itself_is_waited_for_and_suspends_nothing(
+def test_what_passes_by_itself_is_waited_for(
     tmp_path: Path, error: dh.DocHistoryError, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Consumer(tmp_path / "orders.history", ORDERS) as consumer:
