@@ -7,8 +7,8 @@ from dochistory._native import DocHistoryError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dochistory.once import Document
     from dochistory._suspended import Status
+    from dochistory.once import Document
 
 __all__ = [
     "DeadLetterError",

@@ -139,8 +139,7 @@ class ExactlyOnce:
             ) as claimed,
         ):
             batch = StagedBatch(batch_id, application, claimed)
-            if self._on_verdicts is not None:
-                self._on_verdicts(batch)
+            self._tell(batch)
             actions = claimed.counts["action"]
             if actions.get("PROCESS"):
                 new = claimed.new
@@ -150,10 +149,23 @@ class ExactlyOnce:
         if suspended := actions.get("SUSPEND", 0):
             raise _suspended(suspended, claimed.rows, batch_id, self._trigger)
 
+    def _tell(self, batch: Batch | StagedBatch) -> None:
+        """Call `on_verdicts`. If it fails, no service has seen a document: they are new again."""
+        if self._on_verdicts is None:
+            return
+        try:
+            self._on_verdicts(batch)
+        except dh.RolledBack:
+            raise  # the caller releases
+        except Exception:
+            # Of a batch that comes again, an earlier run may have processed some.
+            if batch.claim.replay == "first":
+                batch.claim.release()
+            raise
+
     def _run(self, rows: OnDriver | InSpark, batch: Batch) -> None:
         try:
-            if self._on_verdicts is not None:
-                self._on_verdicts(batch)
+            self._tell(batch)
             if batch.counts["action"].get("PROCESS"):
                 self._service(batch.claim.new if self._documents == "arrow" else rows.new(batch.claim), batch)
         except dh.RolledBack:
@@ -238,7 +250,9 @@ def exactly_once(
         columns: the trigger's name of a column -> its name in the batch, where they differ.
         documents: `spark` hands the service a DataFrame, `arrow` a `pyarrow.Table`.
         on_verdicts: called with every batch once it is begun, before the service: the place to log
-            what is in doubt. It sees a replayed batch again, with that run's verdicts.
+            what is in doubt. It sees a replayed batch again, with that run's verdicts. If it
+            raises, the documents are released, as no service has seen them, unless the batch is a
+            replayed one.
         decide_on: `driver` collects the rows of a batch there, which is the quickest for batches
             that fit (up to some hundred thousand rows); the service then gets a `Batch`.
             `executors` leaves them to Spark's tasks, as `claim` does, for batches of any size; the

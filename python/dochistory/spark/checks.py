@@ -102,6 +102,24 @@ def are_free(frame: "DataFrame", names: Sequence[str]) -> None:
         raise dh.SchemaError(f"[DH-SCHEMA] the column {', '.join(taken)} exists already: rename it or pass a prefix")
 
 
+def names_differ(frame: "DataFrame") -> None:
+    """Refuse a DataFrame two of whose columns Spark cannot tell from each other by name.
+
+    Raises:
+        SchemaError: [DH-SCHEMA] there are such, as Spark compares names.
+    """
+    is_exact = frame.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
+    seen: dict[str, str] = {}
+    for name in frame.columns:
+        folded = name if is_exact else name.lower()
+        if folded in seen:
+            both = f"{seen[folded]!r} and {name!r}"
+            raise dh.SchemaError(
+                f"[DH-SCHEMA] Spark cannot tell the columns {both} from each other: rename or drop one"
+            )
+        seen[folded] = name
+
+
 def free_prefix(frame: "DataFrame", names: Sequence[str]) -> str:
     """What to put before names of columns so that a DataFrame has none of them: nothing, or `verdict_`."""
     prefix = ""

@@ -32,6 +32,7 @@ from dochistory import _checks, _native
 from dochistory.spark import checks, compat, resolver_on_driver, shards, staging
 from dochistory.spark.beside import beside
 from dochistory.spark.decider import VERDICT_COLUMNS
+from dochistory.spark.decode import quoted
 from dochistory.spark.lost_rows import MOST, PLACE, Lost
 from dochistory.spark.place import Place
 from dochistory.spark.settings import ids_of
@@ -104,9 +105,9 @@ class SparkClaim:
     @property
     def new(self) -> "DataFrame":
         """The documents to process: the rows whose action is PROCESS, in the columns they came in."""
-        kept = [f"`{name}`" for name in self._judged.columns[: -len(VERDICT_COLUMNS)]]
+        kept = [quoted(name) for name in self._judged.columns[: -len(VERDICT_COLUMNS)]]
         action = self._judged.columns[-len(VERDICT_COLUMNS) + 1]
-        return self._judged.where(F.col(f"`{action}`") == "PROCESS").select(*kept)
+        return self._judged.where(F.col(quoted(action)) == "PROCESS").select(*kept)
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -165,8 +166,9 @@ class SparkClaim:
         if keys is None or not hasattr(keys, "sparkSession"):
             return keys
         key = self._judged.columns[-2]
-        if key in keys.columns:
-            return compat.collect_arrow(keys.select(F.col(f"`{key}`").cast("string")))[key].combine_chunks()
+        # A column that is called like the verdict's key need not be it.
+        if key in keys.columns and not {*self._ids} <= {*keys.columns}:
+            return compat.collect_arrow(keys.select(F.col(quoted(key)).cast("string")))[key].combine_chunks()
         ids = self._ids_of(keys)
         return compat.collect_arrow(keys.select(shards.key_of(keys, ids).alias("key")))["key"].combine_chunks()
 
@@ -346,6 +348,7 @@ class Claimer:
             raise dh.ConfigError(f"[DH-CONFIG] resolver_on is 'executors' or 'driver', not {resolver_on!r}")
         self._appended = [prefix + name for name in VERDICT_COLUMNS]
         checks.are_free(df, self._appended)
+        checks.names_differ(df)
         self._df = df
         self._trigger = trigger
         self._found = checks.columns(trigger, df.schema, columns)
@@ -404,7 +407,13 @@ class Claimer:
 
     def meanwhile(self, plan: "Callable[[], DataFrame]") -> "AbstractContextManager[Callable[[], DataFrame]]":
         """Let Spark make a plan while the block waits for the store."""
-        return beside(plan, partial(InheritableThread, session=self._df.sparkSession))
+        spark = self._df.sparkSession
+
+        def planned() -> "DataFrame":
+            compat.make_active(spark)
+            return plan()
+
+        return beside(planned, partial(InheritableThread, session=spark))
 
     def routed(self, parts: int) -> "DataFrame":
         """The documents, those of part p in partition p."""
@@ -417,7 +426,7 @@ class Claimer:
             work = work.with_trigger(resolver_on_driver.answered(work, routed, self._found))
         takes = StructType([routed.schema[there] for there in self._found.values()])
         stage = compat.partition_udf(work.part, takes, staging.RETURNED)
-        answered = routed.withColumn(_ANSWER, stage(*(routed[f"`{there}`"] for there in self._found.values())))
+        answered = routed.withColumn(_ANSWER, stage(*(routed[quoted(there)] for there in self._found.values())))
         # Kept with the rows: a number that each plan makes might be another one.
         return answered.withColumn(PLACE, F.monotonically_increasing_id())
 
@@ -435,7 +444,7 @@ class Claimer:
         verdict = {**words, "key": shards.key_of(kept, self._ids), "message": answer["message"]}
         checked = kept.where(is_committed)
         names = [name for name in kept.columns if name not in (_ANSWER, PLACE)]
-        columns = [F.col(f"`{name}`") for name in names]
+        columns = [F.col(quoted(name)) for name in names]
         return checked.select(
             *columns, *(verdict[name].alias(alias) for name, alias in zip(VERDICT_COLUMNS, self._appended, strict=True))
         )

@@ -284,6 +284,16 @@ def is_one_machine(spark: SparkSession) -> bool:
     return re.fullmatch(r"local(\[.*\])?", spark.conf.get("spark.master", "") or "") is not None
 
 
+def make_active(spark: SparkSession) -> None:
+    """Let the settings of a session count for what this thread plans; those of Spark's defaults would, else."""
+    java = getattr(spark, "_jsparkSession", None)
+    if java is None:
+        return  # Spark Connect plans nothing here
+    any_spark: Any = spark
+    class_of = getattr(SparkSession, "_get_j_spark_session_class", lambda jvm: jvm.SparkSession)
+    class_of(any_spark._jvm).setActiveSession(java)  # noqa: SLF001 - as Spark's own Python does
+
+
 def stores_here(frame: DataFrame) -> bool:
     """Whether `stored` keeps rows in the driver's own process, where each has one place and one version."""
     return is_one_machine(frame.sparkSession) and hasattr(frame, "_jdf")  # Spark Connect has none

@@ -188,12 +188,22 @@ class Delivery:
             self._on_answers(batch)
 
     def _hand_out(self, decided: "_Decided") -> None:
-        if self._messages == "arrow":
-            self._apply(decided.table(), decided.batch)
-        elif self._messages == "spark":
-            self._apply(decided.frame(), decided.batch)
+        try:
+            messages = decided.table() if self._messages == "arrow" else decided.frame()
+            applying = self._applying(messages) if self._messages == "stream" else None
+        except Exception:
+            decided.batch.poll.abort()  # nobody has seen them
+            raise
+        if applying is not None:
+            applying.count()
         else:
-            decided.frame().mapInArrow(iterating(_each_stream(self._apply)), "applied long").count()
+            self._apply(messages, decided.batch)
+
+    def _applying(self, frame: "DataFrame") -> "DataFrame":
+        """The messages as they are applied, each stream in a task."""
+        # mapInArrow looks columns up by name, and fails where a name has a dot.
+        numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
+        return numbered.mapInArrow(iterating(_each_stream(self._apply, frame.columns)), "applied long")
 
     def _open(self) -> "GuaranteedDelivery":
         if self._inbox is None:
@@ -251,15 +261,15 @@ def _by_stream(frame: "DataFrame", messages: pa.Table) -> "DataFrame":
 
 
 def _each_stream(
-    apply: Callable[[str, pa.Table], object],
+    apply: Callable[[str, pa.Table], object], names: list[str]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Call `apply` for each stream of a partition, on a worker."""
+    """Call `apply` for each stream of a partition, on a worker; `names` are those of the columns."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts = list(batches)
         count = 0
         if parts:
-            partition = pa.Table.from_batches(parts)
+            partition = pa.Table.from_batches(parts).rename_columns(names)
             for stream in pc.unique(partition["dh_stream"]).to_pylist():
                 apply(stream, partition.filter(pc.equal(partition["dh_stream"], stream)))
                 count += 1

@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 
 import dochistory as dh
 from dochistory.spark import compat
+from dochistory.spark.decode import quoted
 from dochistory.spark.newest import newest
 from dochistory.spark.same_bucket import BucketSight
 from dochistory.spark.same_directory import Sight
@@ -151,11 +152,11 @@ class DeliveryShards:
         routed = self._routed(frame, kept, found)
         takes = StructType([routed.schema[name] for name in (_KEPT, *found.values())])
         decide = compat.partition_udf(DeliveryShard(self.sight, plan, tuple(found), self.stream).part, takes, RETURNED)
-        answered = routed.withColumn(_ANSWER, decide(*(routed[f"`{name}`"] for name in (_KEPT, *found.values()))))
+        answered = routed.withColumn(_ANSWER, decide(*(routed[quoted(name)] for name in (_KEPT, *found.values()))))
         rows = answered.localCheckpoint(eager=True)
         receipts = rows.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.*").collect()
         checked = rows.where(_is_of([row.attempt for row in receipts]))
-        stream = F.lit(self.stream) if "stream" not in found else F.col(f"`{found['stream']}`")
+        stream = F.lit(self.stream) if "stream" not in found else F.col(quoted(found["stream"]))
         waits = (
             checked.where(f"{_ANSWER}.keep").select(*_own(frame.columns)) if sum(row.kept for row in receipts) else None
         )
@@ -185,14 +186,14 @@ class DeliveryShards:
             rows = numbered(kept, is_kept=True).unionByName(rows)
         if "stream" in found:
             parts = self.parts or compat.parallelism(frame.sparkSession)
-            routed = rows.repartition(parts, F.col(f"`{found['stream']}`"))
+            routed = rows.repartition(parts, F.col(quoted(found["stream"])))
         else:
             routed = rows.repartition(1)
         return routed.sortWithinPartitions(F.col(_KEPT).desc(), _ARRIVAL)
 
 
 def _own(columns: list[str]) -> list["Column"]:
-    return [F.col(f"`{name}`") for name in columns]
+    return [F.col(quoted(name)) for name in columns]
 
 
 def _is_of(attempts: list[int]) -> "Column":

@@ -13,6 +13,7 @@ from dochistory import _checks, _columns, _durations
 from dochistory.errors import SuspendedError
 from dochistory.spark import checks, compat
 from dochistory.spark.begun_batch import StagedBatch
+from dochistory.spark.decode import quoted
 from dochistory.spark.open_history import OpenHistory
 from dochistory.spark.place import Place
 
@@ -60,7 +61,8 @@ def keep_in_doubt(
     def keep(batch: Any) -> None:
         transaction = (batch.application, batch.id)
         if isinstance(batch, StagedBatch):
-            _keep_frame(batch.documents, place, trigger, transaction, "", columns)
+            judged = batch.documents
+            _keep_frame(judged, judged.columns[-len(_columns.VERDICTS) :], place, trigger, transaction, columns)
             return
         # Spark may have to fetch the documents, which are looked at only where some are in doubt.
         documents = batch.documents if batch.counts["status"].get("IN_DOUBT") else batch.verdicts
@@ -119,23 +121,26 @@ def audit_sink(
     def keep(frame: "DataFrame", batch_id: int) -> None:
         checks.frame("frame", frame)
         name = compat.application_of(application, frame, "audit_sink")
-        _keep_frame(frame, place, trigger, (name, int(batch_id)), prefix, columns)
+        judged = [prefix + one for one in _columns.VERDICTS]
+        if missing := [one for one in judged if one not in frame.columns]:
+            names = ", ".join(missing)
+            raise dh.SchemaError(f"[DH-SCHEMA] the frame has no column {names}: pass the result of `classify`")
+        _keep_frame(frame, judged, place, trigger, (name, int(batch_id)), columns)
 
     return keep
 
 
 def _keep_frame(
     frame: "DataFrame",
+    judged: list[str],
     history: OpenHistory,
     trigger: "Trigger",
     transaction: tuple[str, int],
-    prefix: str,
     columns: Mapping[str, str] | None,
 ) -> None:
-    judged = [prefix + name for name in _columns.VERDICTS]
-    if missing := [name for name in judged if name not in frame.columns]:
-        raise dh.SchemaError(f"[DH-SCHEMA] the frame has no column {', '.join(missing)}: pass the result of `classify`")
-    rows = compat.collect_arrow(frame.filter(F.col(f"`{prefix}status`") == "IN_DOUBT"))
+    """Keep what is in doubt. `judged` names the columns of the verdicts: others may be called like them."""
+    status = judged[_columns.VERDICTS.index("status")]
+    rows = compat.collect_arrow(frame.filter(F.col(quoted(status)) == "IN_DOUBT"))
     if not rows.num_rows:
         return
     verdicts = rows.select(judged).rename_columns([*_columns.VERDICTS])

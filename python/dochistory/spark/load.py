@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -14,14 +13,17 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 import dochistory as dh
 from dochistory import _checks
 from dochistory.spark import checks, compat
+from dochistory.spark.decode import quoted
+from dochistory.spark.load_files import Files
 from dochistory.spark.place import Place
 from dochistory.spark.same_bucket import BucketSight
 from dochistory.spark.same_directory import Sight
+from dochistory.spark.settings import COLUMNS
 from dochistory.spark.shipped import iterating
 from dochistory.spark.staging import attempt_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from dochistory import History, Trigger
 
@@ -84,8 +86,8 @@ def load(
         The number of entries published; those of steps that an earlier run published do not count.
 
     Raises:
-        SchemaError: [DH-SCHEMA] there is no id column, or a row has no id or one of more than 96
-            characters.
+        SchemaError: [DH-SCHEMA] there is no id column, a row has no id or one of more than 96
+            characters, or files differ in the type of a column.
         ConfigError: [DH-CONFIG] `documents` is neither a DataFrame of Spark nor a path,
             `files_a_step` is below 1, or another argument is none of the above.
         TransactionError: [DH-TRANSACTION] the steps are fewer than those that were loaded before
@@ -100,11 +102,10 @@ def load(
     steps: list[DataFrame]
     if isinstance(documents, str | os.PathLike):
         session = spark or compat.running_session()
-        whole = session.read.parquet(os.fspath(documents))
-        # Spark tells them as URLs, and takes them as paths.
-        files = sorted(unquote(file) for file in whole.inputFiles())
-        application = application or "load " + hashlib.sha256("\n".join(files).encode()).hexdigest()[:16]
-        steps = _steps(session, os.fspath(documents), whole.schema, files, files_a_step)
+        own = {name: name for name in (*COLUMNS[trigger.kind], *_OWN)}
+        files = Files(session, os.fspath(documents), (own | dict(columns or {})).values())
+        application = application or "load " + hashlib.sha256("\n".join(files.names).encode()).hexdigest()[:16]
+        steps = files.steps(files_a_step)
     else:
         checks.frame("documents", documents)
         steps = [documents]
@@ -124,16 +125,6 @@ def load(
         if maintain and loaded:
             opened.maintain(trigger, all=True)
     return loaded
-
-
-def _steps(
-    session: "SparkSession", path: str, schema: StructType, files: list[str], files_a_step: int
-) -> "list[DataFrame]":
-    """The files, some at a time, with the columns that only the names of their directories tell."""
-    reader = session.read
-    if files and set(schema.names) - set(reader.parquet(files[0]).columns):
-        reader = reader.schema(schema).option("basePath", path)
-    return [reader.parquet(*files[n : n + files_a_step]) for n in range(0, len(files), files_a_step)]
 
 
 def _fewer(application: str | None, before: int, now: int) -> dh.TransactionError:
@@ -164,7 +155,7 @@ def _step(
         raise dh.SchemaError(f"[DH-SCHEMA] there is no column {missing[0]} among {', '.join(df.columns)}")
     # Whatever else is in the rows stays where it is, and the rest gets the names that it goes by here.
     taken = {**found, **{name: at for name, at in own.items() if at in df.columns}}
-    narrow = df.select(*(df[f"`{at}`"].alias(name) for name, at in taken.items()))
+    narrow = df.select(*(_taken(df, at).alias(name) for name, at in taken.items()))
     staged = narrow.mapInArrow(iterating(_staging(place.sight(history, trigger.name), trigger)), _STAGED)
     rows = compat.collect_arrow(staged)
     receipts = rows["receipt"].to_pylist()
@@ -175,6 +166,12 @@ def _step(
     except BaseException:
         history._shards.abort_entries(receipts)
         raise
+
+
+def _taken(df: "DataFrame", name: str) -> "Column":
+    """A column; a time without a zone, or a day, is one of the session's time zone, as everywhere in Spark."""
+    is_local = df.schema[name].dataType.typeName() in ("timestamp_ntz", "date")
+    return df[quoted(name)].cast("timestamp") if is_local else df[quoted(name)]
 
 
 def _staging(

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import ByteType, LongType, StringType, StructField, StructType
 
 from dochistory.spark import compat, shards, staging
+from dochistory.spark.decode import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -78,7 +79,7 @@ class Lost:
         keys = compat.frame_of(self._kept.sparkSession, pa.table({_KEY: pa.array(lost, pa.string())}), schema)
         kept = self._kept.withColumn(_KEY, shards.key_of(self._kept, ids))
         is_open = F.col(f"{self._answer}.action") != self._words["action"].index("SUSPEND")
-        taken = [F.col(f"`{name}`").alias(f"c{place}") for place, name in enumerate(columns)]
+        taken = [F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(columns)]
         said = [F.col(f"{self._answer}.{name}").alias(name) for name in staging.WORDS]
         met = kept.where(is_open).join(F.broadcast(keys), _KEY, "left_semi")
         return compat.collect_arrow(met.select(PLACE, *said, *taken)).sort_by(PLACE)
@@ -95,7 +96,7 @@ class Lost:
             for name in fields
         ]
         attempt = F.col(f"{self._answer}.attempt").alias("attempt")
-        names = [F.col(f"`{name}`") for name in self._kept.columns if name not in (self._answer, PLACE)]
+        names = [F.col(quoted(name)) for name in self._kept.columns if name not in (self._answer, PLACE)]
         return joined.select(*names, F.struct(*answer, attempt).alias(self._answer))
 
     def change(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from dochistory.spark import checks
+from dochistory.spark.decode import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
@@ -39,7 +40,7 @@ def observed(df: "DataFrame", name: "str | Observation" = "dochistory", *, prefi
         ConfigError: [DH-CONFIG] `df` is no DataFrame of Spark.
     """
     checks.frame("df", df)
-    status, action, rule = (F.col(f"`{prefix}{one}`") for one in ("status", "action", "rule"))
+    status, action, rule = (F.col(quoted(prefix + one)) for one in ("status", "action", "rule"))
     conditions = {
         "new": status == "NEW",
         "duplicate": status == "DUPLICATE",

@@ -14,6 +14,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 import dochistory as dh
 from dochistory.spark import compat
+from dochistory.spark.decode import quoted
 from dochistory.spark.shipped import iterating
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def answered(work: "Staging", routed: "DataFrame", found: dict[str, str]) -> "Tr
         if received:
             work.with_trigger(work.trigger_with(recorder)).staged(received)
 
-    columns = routed.select(*(routed[f"`{there}`"] for there in found.values()))
+    columns = routed.select(*(routed[quoted(there)] for there in found.values()))
     asked = _asked(columns, list(found), stage)
     return work.trigger if asked is None else work.trigger_with(_answers(work.trigger.resolver, asked, by_row=True))
 

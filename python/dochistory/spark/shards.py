@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from dochistory.spark import compat
-from dochistory.spark.decode import id_text
+from dochistory.spark.decode import id_text, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -21,7 +21,7 @@ def key_of(df: "DataFrame", ids: list[str]) -> "Column":
         df: the documents.
         ids: its id columns, in the order of the key chain: text, or UUIDs as 16 bytes.
     """
-    texts = (id_text(df[f"`{name}`"]) for name in ids)
+    texts = (id_text(df[quoted(name)]) for name in ids)
     return F.coalesce(*(F.when(text != "", text) for text in texts))
 
 
@@ -36,7 +36,7 @@ def by_shard(df: "DataFrame", ids: list[str], parts: int, order_by: "list[Column
     # Rows without a key have no copies; they are spread.
     spread = F.pmod(F.monotonically_increasing_id(), F.lit(parts))
     shard = F.when(key_of(df, ids).isNull(), spread).otherwise(known).cast("int")
-    kept = [df[f"`{name}`"] for name in df.columns]
+    kept = [df[quoted(name)] for name in df.columns]
     numbered = df.select(*kept, F.monotonically_increasing_id().alias(_ARRIVAL), shard.alias(_SHARD))
     routed = compat.route(numbered, parts, _SHARD)
     return routed.sortWithinPartitions(*order_by, _ARRIVAL).drop(_ARRIVAL, _SHARD)

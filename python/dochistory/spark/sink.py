@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
@@ -57,6 +58,7 @@ class _Recorder:
         self._judged_by = checks.columns(
             self._trigger, schema, {one: at for one, at in self._columns.items() if one not in _OWN}
         )
+        _check_started_at(schema, self._columns.get("started_at", "started_at"))
         self._sight: Sight | BucketSight | None = None
 
     def see(self) -> None:
@@ -88,9 +90,18 @@ class _Recorder:
         return Staged([receipt], _streaming_query())
 
     def _with_status(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self._record == "completed" or self._status in batch.schema.names:
+        """With the status that `record` says where a row has none."""
+        if self._record == "completed":
             return batch
-        return batch.append_column(self._status, pa.repeat(self._record, batch.num_rows))
+        place = batch.schema.get_field_index(self._status)
+        if place < 0:
+            return batch.append_column(self._status, pa.repeat(self._record, batch.num_rows))
+        said = batch.column(place)
+        if pa.types.is_null(said.type):
+            said = pa.repeat(self._record, batch.num_rows)
+        elif said.null_count and not pa.types.is_nested(said.type):
+            said = pc.coalesce(said.cast(pa.string()), self._record)
+        return batch.set_column(place, self._status, said)
 
     def publish(self, messages: Sequence[Any], transaction: tuple[str, int] | None) -> None:
         """Publish what the tasks staged, once."""
@@ -107,6 +118,15 @@ class _Recorder:
         if receipts:
             with self._place.opened() as history:
                 history._shards.abort_entries(receipts)
+
+
+def _check_started_at(schema: StructType, name: str) -> None:
+    """A sink gets local times without the session's time zone, so nobody could say when that was."""
+    if name not in schema.names:
+        return
+    found = schema[name].dataType
+    if found.typeName() in ("timestamp_ntz", "date"):
+        raise dh.SchemaError(f"[DH-SCHEMA] column {name!r} is {found.simpleString()}; cast it to timestamp")
 
 
 def _streaming_query() -> str | None:

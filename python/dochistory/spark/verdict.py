@@ -14,6 +14,7 @@ from dochistory import _checks
 from dochistory.spark import checks, compat
 from dochistory.spark.classify import of_columns, verdict_type, words_of
 from dochistory.spark.decider import VERDICT_COLUMNS, Decider
+from dochistory.spark.decode import quoted
 from dochistory.spark.place import Place
 from dochistory.spark.settings import COLUMNS, columns_of, ids_of, types_of
 
@@ -73,7 +74,7 @@ def verdict(
     _checks.columns(columns)
     given = _given(trigger, columns)
     judge = Decider.of(Place.of(history, storage_options, cache), trigger, now)
-    taken = {name: F.col(f"`{one}`") if isinstance(one, str) else one for name, one in given.items()}
+    taken = {name: F.col(quoted(one)) if isinstance(one, str) else one for name, one in given.items()}
     function = compat.columnar_udf(of_columns(judge, list(taken)), types_of(taken), verdict_type(judge, taken))
     words = words_of(judge, function(*taken.values()), ids_of(taken))
     return F.struct(*(word.alias(name) for word, name in zip(words, VERDICT_COLUMNS, strict=True)))
