@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 import dochistory as dh
+from dochistory._own_entries import release_own
 from dochistory.consumer import Consumer
 from dochistory.once import Document
 
@@ -50,10 +51,12 @@ class Endings:
 
     def release(self, claim: dh.Claim, rows: Sequence[int]) -> None:
         """The services of these rows were never run, or undone."""
-        self._write(
-            lambda: claim.release(rows=rows),
-            lambda: self._consumer._ask(lambda history: history.release(_keys(claim, rows), self._consumer.trigger)),
-        )
+        trigger = self._consumer.trigger
+
+        def by_key(history: dh.History) -> None:
+            release_own(history, trigger, _keys(claim, rows).to_pylist(), claim.started_at)
+
+        self._write(lambda: claim.release(rows=rows), lambda: self._consumer._ask(by_key))
 
     def keep_failed(self, documents: pa.Table, error: BaseException) -> None:
         """As `Consumer.keep_failed`."""

@@ -609,6 +609,11 @@ class DocumentClaim:
     @property
     def _verdict(self) -> tuple[_Status | None, str, str, str, str | None, str | None]:
         """Status, action, rule, acknowledge, key and message, for a consumer: one call for all."""
+    @property
+    def started_at(self) -> dt.datetime | None:
+        """When the service began, as a datetime in UTC: the `now` of `begin_one`. None if the history
+        keeps no track of the document.
+        """
     def complete(self) -> None:
         """The service ended, in success or failure. Durable on return; again changes nothing. Nothing
         to do unless the action is PROCESS.

@@ -16,6 +16,7 @@ import dochistory as dh
 from dochistory import _columns, journal
 from dochistory._combining import Combiner, Request
 from dochistory._forks import PerProcess
+from dochistory._own_entries import release_own
 from dochistory._results import results_of
 from dochistory.errors import ResultError
 from dochistory.once import Document
@@ -87,7 +88,8 @@ class OneByOne:
     def release_by_key(self, document: Document) -> None:
         """As `release`, if the handle is closed that began it."""
         if document.key is not None:
-            self.consumer._ask(lambda history: history.release([document.key], self.consumer.trigger))
+            keys, started_at = [document.key], document.claim.started_at
+            self.consumer._ask(lambda history: release_own(history, self.consumer.trigger, keys, started_at))
         document.is_over = True
 
     async def begin_async(self, document: Document) -> None:

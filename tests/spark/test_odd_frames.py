@@ -77,7 +77,7 @@ def test_doubts_are_those_of_the_batch_not_of_its_own_columns(spark: SparkSessio
 
 
 @pytest.mark.parametrize("by", BY)
-def test_documents_are_new_again_where_their_doubts_could_not_be_kept(spark: SparkSession, home: Path, by: str) -> None:
+def test_documents_are_new_again_where_doubts_are_not_kept(spark: SparkSession, home: Path, by: str) -> None:
     begin(home, "p")
     frame = spark.createDataFrame([("p",), ("new",)], "uuid string")
 
@@ -96,7 +96,7 @@ def test_documents_are_new_again_where_their_doubts_could_not_be_kept(spark: Spa
     assert known(home) == {"new": "processing", "p": "processing"}
 
 
-def test_a_claim_completes_the_documents_that_the_id_columns_name(spark: SparkSession, home: Path) -> None:
+def test_a_claim_completes_what_the_id_columns_name(spark: SparkSession, home: Path) -> None:
     frame = spark.createDataFrame([("n1",), ("n2",)], "uuid string")
     with dh.spark.claim(frame, home, orders()) as claim:
         claim.complete(spark.createDataFrame([("n1", "n2")], "uuid string, key string"))
@@ -208,7 +208,7 @@ def test_streams_are_applied_whatever_their_columns_are_called(spark: SparkSessi
     assert said.read_text() == "a ['m1'] True"
 
 
-def test_a_stream_is_in_no_doubt_if_its_messages_could_not_be_made(spark: SparkSession, home: Path) -> None:
+def test_a_stream_whose_messages_are_not_made_is_in_no_doubt(spark: SparkSession, home: Path) -> None:
     frame = spark.sql("select 'a' stream, '(0-0-10-0)' header, interval '1-2' year to month months")
     take = dh.spark.delivery(home, lambda *_: None, application="f", first_contact=True, messages="arrow")
     for _ in range(2):

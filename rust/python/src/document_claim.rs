@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::claim::on_leaving;
+use crate::clock;
 use crate::columns::Columns;
 use crate::errors::{Failure, Outcome};
 use crate::handle::Handle;
@@ -73,6 +74,13 @@ impl DocumentClaim {
     #[getter]
     fn message(&self) -> Option<&str> {
         self.message.as_deref()
+    }
+
+    /// When the service began, as a datetime in UTC: the `now` of `begin_one`. None if the history
+    /// keeps no track of the document.
+    #[getter]
+    fn started_at<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.claimed.as_ref().map(|claimed| clock::datetime(py, claimed.started_at())).transpose()
     }
 
     /// Status, action, rule, acknowledge, key and message, for a consumer: one call for all.
