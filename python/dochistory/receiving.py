@@ -286,7 +286,13 @@ class Worker:
                 self._endings.release(claim, [row for row, _ in rest])
                 self._settle([(message, Settlement.RETURN) for _, message in rest])
                 return
-            end = self._run_service(claim, row, message)
+            try:
+                end = self._run_service(claim, row, message)
+            except BaseException:
+                # The receiver ends. What it has begun and not run is in no doubt.
+                if not_run := [row for row, _ in new[place + 1 :]]:
+                    self._endings.release(claim, not_run)
+                raise
             if end is _End.ENDED:
                 ended(claim, row, message)
                 self._pause = _PAUSES[0]

@@ -271,7 +271,10 @@ class Suspension:
             else:
                 with self._at.open() as history:
                     verdicts = history.classify(nothing, probe)
-        except (dh.StorageError, dh.OpenError) as error:
+        except dh.OpenError as error:
+            hint = "if there never was one, resume the trigger by hand (dochistory suspension resume): one is made then"
+            return f"{error}; {hint}"
+        except dh.StorageError as error:
             return str(error)
         first = verdicts.to_pylist()[0]
         return str(first["message"]) if first["action"] == "SUSPEND" else None

@@ -15,9 +15,10 @@ import pytest
 
 import dochistory as dh
 from dochistory import aio_rabbitmq, kafka, kafka_share, rabbitmq, sqs, stomp
+from dochistory.once import Retry
 from dochistory.receiving import Message, Settlement, Worker
 from tests.brokers.campaign import eventually, kept_in_audit
-from tests.support import documents, rules, trigger
+from tests.support import documents, rules, statuses, trigger
 
 
 def of_topic(kind: Callable[..., Any], history: Path, of: dh.Trigger, topic: str, service: Any, **given: Any) -> Any:
@@ -110,6 +111,27 @@ def test_returned_coroutine_is_released_if_the_policy_says(tmp_path: Path) -> No
         eventually(lambda: not worker.is_running, "it ends")
         assert [how for _, how in settled] == [Settlement.RETURN]
         assert rules(consumer.history.classify(documents(["a"]), trigger("orders"))) == ["R8"]
+
+
+def test_what_was_not_run_is_new_if_a_dead_letter_is_not_taken(tmp_path: Path) -> None:
+    def fails(message: Message) -> None:
+        if message.id == "b":
+            raise ValueError("poison")
+
+    def settle(some: Any) -> None:
+        if any(how is Settlement.DEAD_LETTER for _, how in some):
+            raise OSError("the topic takes no such message")
+
+    batch = [Message(one, b"1", 0, None) for one in "abcd"]
+    with dh.Consumer(tmp_path / "orders.history", trigger("orders")) as consumer:
+        worker = Worker(consumer, fails, settle, on_error=Retry(1, then="dead_letter"))
+        for message in batch:
+            worker.put([message])
+        worker.start()
+        eventually(lambda: not worker.is_running, "it ends")
+        assert isinstance(worker.failure, OSError)
+        found = consumer.history.classify(documents([*"abcd"]), trigger("orders"))
+        assert statuses(found)[1:] == ["NEW", "NEW", "NEW"]
 
 
 def incoming(settled: list[str], message_id: Any) -> Any:

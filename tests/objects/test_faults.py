@@ -15,6 +15,7 @@ from tests.objects.conftest import QUICK, Through
 from tests.servers.fault_proxy import Choose, Fault, FaultProxy, Request, Say
 
 CONFLICT = Say(409, "ConditionalRequestConflict")
+ABORTED = Say(409, "OperationAborted")
 
 
 def first(fault: Fault | Say, kind: str = "create", times: int = 1) -> Choose:
@@ -30,7 +31,7 @@ def first(fault: Fault | Say, kind: str = "create", times: int = 1) -> Choose:
     return choose
 
 
-@pytest.mark.parametrize("fault", [*(one for one in Fault if one is not Fault.TWICE), CONFLICT], ids=str)
+@pytest.mark.parametrize("fault", [*(one for one in Fault if one is not Fault.TWICE), CONFLICT, ABORTED], ids=str)
 def test_ones_own_object_is_known_again(through: Through, proxy: FaultProxy, fault: Fault | Say) -> None:
     proxy.late = 0.02
     proxy.choose = first(fault)
@@ -39,7 +40,7 @@ def test_ones_own_object_is_known_again(through: Through, proxy: FaultProxy, fau
     assert client.get("commit-1") == b"mine"
 
 
-@pytest.mark.parametrize("fault", [*Fault, CONFLICT], ids=str)
+@pytest.mark.parametrize("fault", [*Fault, CONFLICT, ABORTED], ids=str)
 def test_anothers_object_is_not_taken_for_ones_own(through: Through, proxy: FaultProxy, fault: Fault | Say) -> None:
     proxy.late = 0.02
     client = through()

@@ -342,3 +342,30 @@ def test_forked_child_is_told_that_buckets_do_not_work_there(s3: Server, place: 
     assert "had used object storage before this process was forked off" in said[0]
     assert re.fullmatch(r"\[DH-FORKED\] the history at .* was opened by process \d+: open it again .*", said[1])
     assert said[2:] == ["['orders']"]
+
+
+@pytest.mark.parametrize("name", ["HISTORY", "gate-0", "-segment-", "pin-"])
+def test_a_conflict_that_stores_nothing_is_not_taken_for_success(
+    place: str, s3: Server, proxy: FaultProxy, name: str
+) -> None:
+    """Some stores refuse a create once because another request is under way, although nothing is there."""
+    met: list[str] = []
+
+    def choose(request: Request) -> Say | None:
+        if request.kind != "create" or name not in request.target or met:
+            return None
+        met.append(request.target)
+        return Say(409, "OperationAborted")
+
+    proxy.choose = choose
+    ids = fresh_ids(20)
+    with dh.open(place, create=True, storage_options=s3.through(proxy.port)) as history:
+        history.begin(documents(ids), trigger()).complete()
+        history.load(documents(["loaded"]), trigger())
+        pin = history.pin(trigger())
+    assert met
+    with dh.open(place, storage_options=dict(s3.options)) as other:
+        assert set(status_of(other, [*ids, "loaded"])) == {"DUPLICATE"}
+        other.verify()
+    with dh.open(place, storage_options=dict(s3.options), snapshot=pin) as pinned:
+        assert status_of(pinned, ["loaded"]) == ["DUPLICATE"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 import dochistory as dh
 from dochistory import _files, audit
+from dochistory.audit.files import Directory
 from tests.ops.test_audit import batch, doubtful, states
 from tests.store.processes import start
 from tests.support import documents, trigger
@@ -288,3 +290,76 @@ def test_refusal_of_the_system_is_no_damage(
                 call()
             assert "DH-CORRUPT" not in str(raised.value)
     assert doubtful.audit.list().num_rows == 5
+
+
+@pytest.mark.parametrize("kind", ["decided", "outcome", "resubmission"])
+def test_no_bit_of_an_event_changes_what_is_believed(log: Path, doubtful: dh.History, kind: str) -> None:
+    (path,) = files(log, kind)
+    content = path.read_bytes()
+    for at in range(0, len(content), 11):
+        flip(path, at)
+        with pytest.raises(dh.CorruptError, match="do not match the checksum"):
+            doubtful.audit.list()
+        path.write_bytes(content)
+    assert states(doubtful) == ["process", "resubmitted", "open", "open", "open"]
+
+
+def test_documents_are_read_only_if_no_bit_of_theirs_is_wrong(log: Path, doubtful: dh.History) -> None:
+    path = files(log, "kept")[0]
+    content = path.read_bytes()
+    for at in range(0, len(content), 97):
+        flip(path, at)
+        with pytest.raises(dh.CorruptError):
+            doubtful.audit.documents([1])
+        path.write_bytes(content)
+    assert doubtful.audit.documents([1]).num_rows == 1
+
+
+def killed(monkeypatch: pytest.MonkeyPatch, step: str, call: Callable[[], object]) -> None:
+    """A call during which the process ends, before a step."""
+    with monkeypatch.context() as patched:
+
+        def gone(*_: object) -> None:
+            os._exit(9)
+
+        patched.setattr(Directory, step, gone)
+        child = os.fork()
+        if not child:
+            call()
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+def _compacts(directory: Path) -> None:
+    with dh.open(directory) as history:
+        history.audit.compact()
+
+
+@pytest.mark.parametrize("step", ["publish", "remove"])
+def test_a_repair_after_a_compaction_was_killed_doubles_nothing(
+    log: Path, doubtful: dh.History, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    before = doubtful.audit.list()
+    killed(monkeypatch, step, lambda: _compacts(log.parent))
+    (manifest,) = log.glob("manifest*")
+    flip(manifest, 20)
+    assert audit.repair(log.parent, apply=True)["repaired"]
+    assert doubtful.audit.list()["number"].to_pylist() == before["number"].to_pylist()
+    assert doubtful.audit.list()["state"].to_pylist() == before["state"].to_pylist()
+    assert doubtful.audit.verify() > 0
+
+
+def test_a_repair_that_was_killed_says_the_same_again(
+    log: Path, doubtful: dh.History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files(log, "decided")[0].unlink()
+
+    def told(found: dict[str, Any]) -> list[tuple[str, list[tuple[int, int]]]]:
+        return [(one["remedy"], one["documents"]) for one in found["findings"]]
+
+    expected = [("dropped", [(1, 1)])]
+    assert told(audit.repair(log.parent)) == expected
+    killed(monkeypatch, "publish", lambda: audit.repair(log.parent, apply=True))
+    assert told(audit.repair(log.parent)) == expected
+    assert told(audit.repair(log.parent, apply=True)) == expected
+    assert states(doubtful)[0] == "cut_off"

@@ -256,6 +256,15 @@ class Turn:
     def _tried(self) -> str | None:
         """Put an object of one's own; if there is another one, remove it again, and answer the other's name."""
         self._name = f"{self._prefix}{secrets.token_hex(8)}"
+        try:
+            return self._other_than_own()
+        except BaseException:
+            # Left there, it would keep everybody out until its lease ends.
+            with suppress(dh.ObjectStoreError):
+                self._client.delete(self._name)
+            raise
+
+    def _other_than_own(self) -> str | None:
         self._client.put(self._name, _holder())
         listed = {one.name: one.changed_us for one in self._client.list(self._prefix, after=self._prefix)}
         now = listed.pop(self._name, None)

@@ -123,8 +123,10 @@ def _remedy(log: store.Store, one: Damage, lost: set[str]) -> _Remedy:
         return _Remedy(one, "rebuilt", _MANIFEST, None)
     if files.KEPT.fullmatch(one.file.name):
         return _Remedy(one, "dropped", _EMPTY, one.file.rows)
+    own = files.EVENT.fullmatch(one.file.name)
     others = {match[2] for name in _events_beside(log, one.file, lost) if (match := files.EVENT.fullmatch(name))}
-    if "outcome" in others:
+    # A decision has no outcome: one of its number is of a repair that was killed.
+    if "outcome" in others and own is not None and own[2] != "decided":
         return _Remedy(one, "rebuilt", _OVER)
     if "resubmission" in others:
         return _Remedy(one, "rebuilt", _DERIVED)
@@ -171,8 +173,24 @@ def _basis(log: store.Store, remedies: list[_Remedy]) -> Manifest:
         return log.files.current()
     last = max([0, *manifest.numbers_in(log.files.directory)])
     empty = Manifest(log.files.noted() or manifest.new_id(), last, 1, 1, ())
-    found = files.taking_in(empty, [log.files.described(name) for name in log.files.names()])
+    gone = {one.damage.file.name for one in remedies if one.damage.file}
+    names = [name for name in log.files.names() if name not in gone]
+    found = files.taking_in(empty, [log.files.described(name) for name in names]).without(_doubled(names))
     return replace(found, next_number=found.next_number + FAR, next_event=found.next_event + FAR)
+
+
+def _doubled(names: Iterable[str]) -> set[str]:
+    """Files whose documents stand in a larger one, too: a compaction was killed before it removed them."""
+    doubled: set[str] = set()
+    taken: list[tuple[int, int]] = []
+    kept = [match for name in names if (match := files.KEPT.fullmatch(name))]
+    for match in sorted(kept, key=lambda one: int(one[2]), reverse=True):
+        first, last = int(match[1]), int(match[1]) + int(match[2]) - 1
+        if any(first <= other_last and other_first <= last for other_first, other_last in taken):
+            doubled.add(match[0])
+        else:
+            taken.append((first, last))
+    return doubled
 
 
 def _each(numbers: Ranges) -> list[int]:

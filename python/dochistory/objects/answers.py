@@ -15,7 +15,13 @@ _SAID = re.compile(r"<Message>\s*(.*?)\s*(?:\\n.*?)?</Message>|\"message\":\s*\"
 _KIND = re.compile(r"\bkind: (Connect|Timeout|Interrupted|Decode|Request|Unknown)\b")
 _SYSTEM = re.compile(r"message: \"([^\"]+)\"|error: \"([^\"]+)\"")
 
-_CONFLICT = "ConditionalRequestConflict"
+_CONFLICT = 409
+"""The status of a request in whose way another one was. It tells nothing of what is stored: the other
+may have failed, too, and this may be the second copy of a request that was stored."""
+_EXISTS = "BlobAlreadyExists"
+"""The code by which Azure says, with that status, that a name is in use; others say it by a condition."""
+_AGAIN = {"RequestTimeout", "SlowDown", "InternalError", "NoSuchUpload"}
+"""Codes of requests that may work later. An upload is gone, too, where it was completed without an answer."""
 _MISSING = {"NoSuchKey", "BlobNotFound", "notFound"}
 """Codes by which a store says that an object is not there."""
 _LATER = {408, 425, 429}
@@ -47,15 +53,19 @@ class Answer:
         """Whether the request can have changed something."""
         if self.status is None:
             return "none" if self.kind == "Connect" or self.is_redirect or "builder error" in self.text else "unknown"
-        # A conflict says that another request was under way, of which this may be the second copy.
-        if self.is_fault or self.code == _CONFLICT or self.code == "RequestTimeout":
-            return "unknown"
-        return "none"
+        is_conflict = self.status == _CONFLICT and not self.is_refused
+        is_unknown = self.is_fault or is_conflict or self.code in _AGAIN - {"SlowDown"}
+        return "unknown" if is_unknown else "none"
 
     @property
     def is_fault(self) -> bool:
         """Whether the store, or something on the way to it, has failed."""
         return self.status is not None and self.status >= 500 and self.status != _NEVER
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the store did not want to answer: mostly the client's credentials are not good."""
+        return self.status in (400, 401, 403)
 
     @property
     def is_redirect(self) -> bool:
@@ -72,7 +82,9 @@ class Answer:
         """Whether the same request may work later."""
         if self.status is None:
             return bool(self.kind) and "dns error" not in self.text and "builder error" not in self.text
-        return self.is_fault or self.status in _LATER or self.code in (_CONFLICT, "RequestTimeout", "SlowDown")
+        if self.is_fault or self.status in _LATER or self.code in _AGAIN:
+            return True
+        return self.status == _CONFLICT and not self.is_refused
 
 
 def read(error: Exception) -> Answer:
@@ -81,10 +93,12 @@ def read(error: Exception) -> Answer:
     status = _STATUS.search(text)
     code = _first(_CODE, text)
     name = type(error).__name__
-    refused = name in ("AlreadyExistsError", "PreconditionError") and code != _CONFLICT
+    number = int(status[1] or status[2]) if status else None
+    # obstore takes every conflict for a name that is in use.
+    refused = name in ("AlreadyExistsError", "PreconditionError") and (number != _CONFLICT or code == _EXISTS)
     first = text.split("\n\nDebug source")[0]
     return Answer(
-        status=int(status[1] or status[2]) if status else None,
+        status=number,
         code=code,
         said=(_first(_SAID, text) or _first(_SYSTEM, text)).replace("\\n", " ").strip(),
         kind=_first(_KIND, text),

@@ -36,6 +36,10 @@ class Stored:
     """When it was stored, by the store's clock: microseconds since 1970."""
 
 
+class _GoneError(Exception):
+    """An object is not there any more."""
+
+
 class AttemptError(Exception):
     """One attempt failed. Never leaves this package."""
 
@@ -176,6 +180,10 @@ class ObjectClient:
                 if self._read(store, name) is None:
                     return None
                 raise
+            except obstore.exceptions.BaseError as error:
+                if answers.read(error).is_refusal:
+                    obstore.get_range(store, self._folder + name, start=0, length=1)  # says why
+                raise
 
         return self._repeated(f"look at {name}", head)
 
@@ -192,7 +200,8 @@ class ObjectClient:
         with Path(path).open("rb") as file:
             if transfer.is_whole(file):
                 return self.put_new(name, file.read())
-            if self.look(name) is not None:
+            there = self.look(name)
+            if there is not None and there.size == os.fstat(file.fileno()).st_size:
                 return "exists"
             self._repeated(f"put {name}", lambda store: transfer.put(store, self._folder + name, file))
         return "created"
@@ -225,9 +234,15 @@ class ObjectClient:
 
                 return obstore.get_range(store, self._folder + name, start=start, length=length)
 
-            return self._repeated(f"get {name}", read)
+            some = self._repeated(f"get {name}", lambda store: _none_if_missing(lambda: read(store)))
+            if some is None:
+                raise _GoneError
+            return some
 
-        transfer.get(part, found.size, Path(path))
+        try:
+            transfer.get(part, found.size, Path(path))
+        except _GoneError:
+            return False  # it was collected meanwhile
         return True
 
     def list(self, prefix: str = "", after: str | None = None) -> Sequence[Stored]:

@@ -108,9 +108,11 @@ fn write_identity(
             create(system, replica, options)?;
             let own = identity_bytes(system, &file)?;
             // Another handle was first, or this one was, and the answer was lost.
-            if !matches!(ask(|| store.put_new(IDENTITY, &own))?, Put::Created)
-                && let Some(bytes) = ask(|| store.get(IDENTITY))?
-            {
+            if !matches!(ask(|| store.put_new(IDENTITY, &own))?, Put::Created) {
+                let Some(bytes) = ask(|| store.get(IDENTITY))? else {
+                    let reason = "the store says that a history is here, and then that there is none: try again".into();
+                    return Err(Error::Open { path: store.place().into(), reason });
+                };
                 system.remove_at(&file)?;
                 publish_private(system, &file, &bytes)?;
             }

@@ -5,12 +5,12 @@
 //! of its own here, which replicas link. What is in use by no replica goes, the oldest first, once
 //! all files together are larger than the bound.
 
-use std::fs::{self, File, FileTimes, OpenOptions};
+use std::fs::{self, File, FileTimes, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::{Listed, ObjectStore, Put};
 use crate::{Error, Result};
@@ -18,6 +18,10 @@ use crate::{Error, Result};
 const FILE: &str = "object-";
 const LOCK: &str = ".lock";
 const PART: &str = ".part";
+/// How long to wait for another process's download, and how often to look. One that was stopped in
+/// the middle would keep everybody waiting.
+const PATIENCE: Duration = Duration::from_secs(if cfg!(feature = "small") { 2 } else { 30 });
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// An object store with a cache in front.
 #[derive(Debug)]
@@ -118,7 +122,7 @@ impl<S: ObjectStore> ObjectStore for Cached<S> {
         let aside = |ending: &str| PathBuf::from(format!("{}{ending}", kept.display()));
         // One download at a time on a machine; without the lock there are two.
         let lock = OpenOptions::new().write(true).create(true).truncate(false).open(aside(LOCK));
-        let locked = lock.and_then(|lock| lock.lock().map(|()| lock));
+        let locked = lock.and_then(locked_in_time);
         if self.link(name, path).is_ok() {
             return Ok(true);
         }
@@ -166,5 +170,17 @@ impl<S: ObjectStore> ObjectStore for Cached<S> {
 
     fn pause(&self, duration: Duration) {
         self.store.pause(duration);
+    }
+}
+/// The lock of a download, taken; an error if somebody else holds it for too long.
+fn locked_in_time(lock: File) -> io::Result<File> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() >= end => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_EVERY),
+        }
     }
 }
