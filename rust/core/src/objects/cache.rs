@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{Listed, ObjectStore, Put};
+use crate::sys::interrupt;
 use crate::{Error, Result};
 
 const FILE: &str = "object-";
@@ -20,7 +21,7 @@ const LOCK: &str = ".lock";
 const PART: &str = ".part";
 /// How long to wait for another process's download, and how often to look. One that was stopped in
 /// the middle would keep everybody waiting.
-const PATIENCE: Duration = Duration::from_secs(if cfg!(feature = "small") { 2 } else { 30 });
+const PATIENCE: Duration = Duration::from_secs(if cfg!(any(test, feature = "small")) { 2 } else { 30 });
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// An object store with a cache in front.
@@ -122,7 +123,7 @@ impl<S: ObjectStore> ObjectStore for Cached<S> {
         let aside = |ending: &str| PathBuf::from(format!("{}{ending}", kept.display()));
         // One download at a time on a machine; without the lock there are two.
         let lock = OpenOptions::new().write(true).create(true).truncate(false).open(aside(LOCK));
-        let locked = lock.and_then(locked_in_time);
+        let locked = lock.ok().map(locked_in_time).transpose()?.flatten();
         if self.link(name, path).is_ok() {
             return Ok(true);
         }
@@ -136,7 +137,7 @@ impl<S: ObjectStore> ObjectStore for Cached<S> {
             Ok(is_there)
         });
         drop(fs::remove_file(&part));
-        if locked.is_ok() {
+        if locked.is_some() {
             drop(fs::remove_file(aside(LOCK)));
         }
         found
@@ -172,15 +173,42 @@ impl<S: ObjectStore> ObjectStore for Cached<S> {
         self.store.pause(duration);
     }
 }
-/// The lock of a download, taken; an error if somebody else holds it for too long.
-fn locked_in_time(lock: File) -> io::Result<File> {
+/// The lock of a download, taken; none if it cannot be had, or somebody else holds it for too long.
+fn locked_in_time(lock: File) -> Result<Option<File>> {
     let end = Instant::now() + PATIENCE;
     loop {
         match lock.try_lock() {
-            Ok(()) => return Ok(lock),
-            Err(TryLockError::Error(error)) => return Err(error),
-            Err(TryLockError::WouldBlock) if Instant::now() >= end => return Err(io::ErrorKind::WouldBlock.into()),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_EVERY),
+            Ok(()) => return Ok(Some(lock)),
+            Err(TryLockError::WouldBlock) if Instant::now() < end => interrupt::check()?,
+            Err(_) => return Ok(None),
         }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_download_is_waited_for_but_not_without_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || File::create(directory.path().join("object-1.lock")).unwrap();
+        let held = open();
+        held.lock().unwrap();
+        assert!(locked_in_time(open()).unwrap().is_none());
+        let waiting = open();
+        let waited = std::thread::spawn(move || locked_in_time(waiting));
+        drop(held);
+        assert!(waited.join().unwrap().unwrap().is_some());
+        let interrupted = interrupt::listening(
+            || true,
+            || {
+                let _held = locked_in_time(open()).unwrap();
+                std::thread::sleep(interrupt::SLICE);
+                locked_in_time(open())
+            },
+        );
+        assert!(matches!(interrupted, Err(Error::Interrupted)));
     }
 }
