@@ -348,10 +348,10 @@ class Claimer:
             raise dh.ConfigError(f"[DH-CONFIG] resolver_on is 'executors' or 'driver', not {resolver_on!r}")
         self._appended = [prefix + name for name in VERDICT_COLUMNS]
         checks.are_free(df, self._appended)
-        checks.names_differ(df)
         self._df = df
         self._trigger = trigger
         self._found = checks.columns(trigger, df.schema, columns)
+        checks.names_differ(df)
         self._ids = ids_of(self._found)
         given: Sequence[Any] = order_by if isinstance(order_by, list | tuple) else [order_by]
         self._order_by = [F.col(one) if isinstance(one, str) else one for one in given]

@@ -85,9 +85,9 @@ def classify(
     compat.check_choice("resolve", resolve, ("workers", "driver"))
     appended = [prefix + name for name in VERDICT_COLUMNS]
     checks.are_free(df, appended)
+    found = checks.columns(trigger, df.schema, columns)
     if how == "udf":
         checks.names_differ(df)
-    found = checks.columns(trigger, df.schema, columns)
     judge = Decider.of(Place.of(history, storage_options, cache), trigger, now)
     if judge.asks and resolve == "driver":
         seen = df.select(*(df[quoted(there)] for there in found.values())) if how == "udf" else df
