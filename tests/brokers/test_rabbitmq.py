@@ -305,7 +305,7 @@ def test_network_that_is_cut_runs_nothing_twice(broker: RabbitMQ, queue: str, re
                 between.restore()
             else:
                 between.reset()
-            eventually(lambda: one.connections == 2, "it connects again")
+            eventually(lambda: one.connections >= 2, "it connects again")
             eventually(lambda: len(ran) >= 400 and depth(broker, queue) == 0, "all are processed")
     assert sorted(map(str, ran)) == sorted(ids_of(published))
 

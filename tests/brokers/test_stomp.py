@@ -291,7 +291,7 @@ def test_network_that_is_cut_runs_nothing_twice(tmp_path: Path, broker: Artemis,
                 between.restore()
             else:
                 between.reset()
-            eventually(lambda: one.connections == 2, "it connects again")
+            eventually(lambda: one.connections >= 2, "it connects again")
             broker.restart()
             eventually(lambda: len(ran) >= 400, "all are processed")
 
