@@ -4,6 +4,7 @@
 //! Opening costs the header and the checksum table only. A flipped bit anywhere is an error, never
 //! a wrong answer.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,6 +59,12 @@ pub(crate) fn open_header(system: &dyn FileSystem, path: &Path) -> Result<(Named
 /// The checksum that a header page ends with.
 pub(crate) fn header_sum(page: &[u8]) -> u32 {
     page.last_chunk::<4>().map_or(0, |sum| u32::from_le_bytes(*sum))
+}
+
+/// The pages of some bytes; the page of the offset where there are none.
+#[inline]
+fn pages_of(offset: u64, length: usize) -> RangeInclusive<u64> {
+    offset / PAGE as u64..=(offset + (length as u64).max(1) - 1) / PAGE as u64
 }
 
 impl Pages {
@@ -182,15 +189,32 @@ impl Pages {
     /// `length` verified bytes from `offset`: borrowed from the mapping, or read into `scratch`.
     #[inline]
     pub(crate) fn bytes<'a>(&'a self, offset: u64, length: usize, scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-        let first = offset / PAGE as u64;
-        let last = (offset + (length as u64).max(1) - 1) / PAGE as u64;
-        if last >= self.count() {
+        let pages = pages_of(offset, length);
+        if let Some(map) = &self.map
+            && *pages.end() < self.pages
+            && pages.clone().all(|page| self.is_verified(page))
+        {
+            return Ok(&map[offset as usize..offset as usize + length]);
+        }
+        self.verified(pages, offset, length, scratch)
+    }
+
+    /// The same for pages that are touched first.
+    #[cold]
+    fn verified<'a>(
+        &'a self,
+        pages: RangeInclusive<u64>,
+        offset: u64,
+        length: usize,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8]> {
+        if *pages.end() >= self.pages {
             return Err(Error::corrupt(&self.file.path, offset, "a section reaches past the end of the file"));
         }
         let Some(map) = &self.map else {
-            return self.read(first, last, offset, length, scratch);
+            return self.read(pages, offset, length, scratch);
         };
-        for page in first..=last {
+        for page in pages {
             if !self.is_verified(page) {
                 self.verify(page)?;
             }
@@ -201,16 +225,15 @@ impl Pages {
     /// The path for machines that refuse a mapping: read the pages and check them each time.
     fn read<'a>(
         &self,
-        first: u64,
-        last: u64,
+        pages: RangeInclusive<u64>,
         offset: u64,
         length: usize,
         scratch: &'a mut Vec<u8>,
     ) -> Result<&'a [u8]> {
-        let start = first * PAGE as u64;
-        scratch.resize((last - first + 1) as usize * PAGE, 0);
+        let start = pages.start() * PAGE as u64;
+        scratch.resize((pages.end() - pages.start() + 1) as usize * PAGE, 0);
         self.file.read(scratch, start)?;
-        for (page, bytes) in (first..=last).zip(scratch.chunks_exact(PAGE)) {
+        for (page, bytes) in pages.zip(scratch.chunks_exact(PAGE)) {
             if !self.matches(page, bytes) {
                 return Err(Error::corrupt(&self.file.path, page * PAGE as u64, "a page does not match its checksum"));
             }

@@ -2,6 +2,7 @@
 
 mod buckets;
 mod file;
+mod find;
 pub(crate) mod format;
 pub(crate) mod global;
 pub(crate) mod merge;
@@ -20,18 +21,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use buckets::{bucket_of, key_bytes, ordered_bytes};
 use format::{KIND, Mark, Part, STAMP_BYTES, SegmentHeader, Stamp};
 
 use crate::filter;
 use crate::io::FileSystem;
 use crate::io::pages::{PAGE, Pages};
 use crate::key::{Form, Key};
-use crate::sys::prefetch;
 use crate::{Error, Result};
-
-/// Rows whose lines are fetched in one group.
-const GROUP: usize = 64;
 
 /// An open segment.
 #[derive(Debug)]
@@ -171,86 +167,6 @@ impl Segment {
         probe(&self.pages, &self.filter, wanted, first_row, survivors)
     }
 
-    /// Look `rows` up exactly; `hit` gets each entry found. The lines of a group of rows are
-    /// fetched before the first is read.
-    pub(crate) fn find(&self, wanted: &Wanted, rows: &[u32], hit: &mut dyn FnMut(u32, Stamp)) -> Result<()> {
-        let mut scratch = Vec::new();
-        for group in rows.chunks(GROUP) {
-            self.fetch(wanted, group);
-            for row in group {
-                let key = wanted.keys[*row as usize];
-                match wanted.forms[*row as usize] {
-                    Form::Uuid => self.find_uuid(key, &mut scratch, &mut |stamp| hit(*row, stamp))?,
-                    Form::Text => {
-                        self.find_text(key, (wanted.text)(*row), &mut scratch, &mut |stamp| hit(*row, stamp))?;
-                    }
-                    Form::Absent | Form::TooLong => {}
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Prefetch the lines that looking up these rows will read: of the directory, then of the keys
-    /// and their stamps.
-    fn fetch(&self, wanted: &Wanted, rows: &[u32]) {
-        let Some(content) = self.pages.mapped() else { return };
-        let parts = |row: u32| match wanted.forms[row as usize] {
-            Form::Text => ([Part::TextKeys, Part::TextDirectory, Part::TextStamps], self.header.text_directory_bits),
-            _ => ([Part::UuidKeys, Part::UuidDirectory, Part::UuidStamps], self.header.uuid_directory_bits),
-        };
-        let place = |part: Part, at: usize| self.header.section(part).offset as usize + at;
-        let entry = |row: u32| place(parts(row).0[1], bucket_of(wanted.keys[row as usize].hi, parts(row).1) * 4);
-        for row in rows {
-            prefetch::line(content, entry(*row));
-        }
-        for row in rows {
-            let ([keys, _, stamps], bits) = parts(*row);
-            // Only a hint: these bytes are checked when they are used.
-            let Some(pair) = content.get(entry(*row)..).and_then(<[u8]>::first_chunk::<8>) else { continue };
-            let start = u32::from_le_bytes([pair[0], pair[1], pair[2], pair[3]]) as usize;
-            let end = u32::from_le_bytes([pair[4], pair[5], pair[6], pair[7]]) as usize;
-            let guess = start + guess_within(wanted.keys[*row as usize], bits, end.saturating_sub(start));
-            // The guess is off by a few entries, so the neighbouring line may be read instead of,
-            // or beside, this one.
-            let at = place(keys, guess.saturating_mul(key_bytes(bits)));
-            prefetch::line(content, at.saturating_sub(40));
-            prefetch::line(content, at);
-            prefetch::line(content, at + 40);
-            prefetch::line(content, place(stamps, guess.saturating_mul(usize::from(self.header.stamp_bits)) / 8));
-        }
-    }
-
-    fn find_uuid(&self, key: Key, scratch: &mut Vec<u8>, hit: &mut dyn FnMut(Stamp)) -> Result<()> {
-        let parts = [Part::UuidKeys, Part::UuidDirectory];
-        let places = self.places(parts, self.header.uuid_directory_bits, self.header.uuids, key, scratch)?;
-        for place in places {
-            hit(self.stamp_at(Part::UuidStamps, place, scratch)?);
-        }
-        Ok(())
-    }
-
-    fn find_text(&self, key: Key, text: &[u8], scratch: &mut Vec<u8>, hit: &mut dyn FnMut(Stamp)) -> Result<()> {
-        let parts = [Part::TextKeys, Part::TextDirectory];
-        let places = self.places(parts, self.header.text_directory_bits, self.header.texts, key, scratch)?;
-        for place in places {
-            if self.text_at(place, scratch)? == text {
-                hit(self.stamp_at(Part::TextStamps, place, scratch)?);
-            }
-        }
-        Ok(())
-    }
-
-    /// The place of `key`: from the directory to its bucket, by interpolation into it, then along
-    /// equal keys.
-    fn places(&self, parts: [Part; 2], bits: u8, count: u64, key: Key, scratch: &mut Vec<u8>) -> Result<Range<u64>> {
-        let Range { start, end } = self.bucket(parts[1], count, bucket_of(key.hi, bits), scratch)?;
-        let width = key_bytes(bits);
-        let keys = self.slice(parts[0], start * width as u64, (end - start) as usize * width, scratch)?;
-        let (from, to) = equal_range(keys, key, bits);
-        Ok(start + from as u64..start + to as u64)
-    }
-
     /// The places of a bucket's keys.
     fn bucket(&self, directory: Part, count: u64, bucket: usize, scratch: &mut Vec<u8>) -> Result<Range<u64>> {
         let pair = self.slice(directory, bucket as u64 * 4, 8, scratch)?;
@@ -345,42 +261,4 @@ impl Segment {
         }
         self.slice(Part::TextHeap, start, (end - start) as usize, scratch)
     }
-}
-
-/// The place of a key among the `count` keys of its bucket, by proportion: keys are uniform.
-#[inline]
-fn guess_within(key: Key, bits: u8, count: usize) -> usize {
-    let within = key.hi.checked_shl(u32::from(bits)).unwrap_or(0);
-    ((u128::from(within) * count as u128) >> 64) as usize
-}
-
-/// The range of entries equal to `key` in a bucket's sorted keys. The first guess lands within a
-/// cache line or two; the search from there is exact for any keys.
-fn equal_range(keys: &[u8], key: Key, bits: u8) -> (usize, usize) {
-    let width = key_bytes(bits);
-    let count = keys.len() / width;
-    let wanted = ends(&ordered_bytes(key)[16 - width..]);
-    let at = |index: usize| ends(&keys[index * width..(index + 1) * width]);
-    let mut from = guess_within(key, bits, count).min(count);
-    while from > 0 && at(from - 1) >= wanted {
-        from -= 1;
-    }
-    while from < count && at(from) < wanted {
-        from += 1;
-    }
-    let mut to = from;
-    while to < count && at(to) == wanted {
-        to += 1;
-    }
-    (from, to)
-}
-
-/// The first and the last eight bytes of a stored key, which has 12 to 16 bytes. The pair holds the
-/// whole key and sorts like it: the bytes that both numbers hold are equal whenever the first
-/// numbers are equal.
-#[inline]
-fn ends(key: &[u8]) -> (u64, u64) {
-    let first = key.first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
-    let last = key.last_chunk().map_or(0, |last| u64::from_be_bytes(*last));
-    (first, last)
 }

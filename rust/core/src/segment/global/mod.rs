@@ -3,11 +3,13 @@
 //! a key that passes. Both are derivable from the segments and never trusted for a positive.
 
 mod build;
+mod scan;
 
 use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use build::build;
+use scan::{WINDOW, with_tag};
 
 use super::buckets::bucket_of;
 use super::file::Kind;
@@ -28,7 +30,7 @@ const ENTRY_BYTES: u64 = 2;
 /// segment is asked.
 const MOST_SLOTS: usize = 1 << 12;
 /// Bytes of a cache line.
-const LINE: usize = 64;
+const LINE: u64 = 64;
 /// Keys that passed the filter, whose lines are fetched in one group.
 const GROUP: usize = 64;
 
@@ -203,8 +205,9 @@ impl GlobalFilter {
                 *range = self.bucket(*key, &mut scratch)?;
                 let at = self.header.entries_at() + range.0 * ENTRY_BYTES;
                 // A bucket spans one or two lines, rarely three.
-                for line in (0..=range.1 as u64 * ENTRY_BYTES).step_by(LINE) {
-                    self.fetch(at + line);
+                let length = range.1 as u64 * ENTRY_BYTES;
+                for within in [0, length.min(LINE), length] {
+                    self.fetch(at + within);
                 }
             }
             for (row, ((start, count), key)) in (first..).zip(ranges.iter().zip(keys)) {
@@ -250,20 +253,22 @@ impl GlobalFilter {
         scratch: &mut Vec<u8>,
         found: &mut Vec<Candidate>,
     ) -> Result<()> {
-        let bytes =
-            self.pages.bytes(self.header.entries_at() + start * ENTRY_BYTES, count * ENTRY_BYTES as usize, scratch)?;
         let slot_bits = self.header.slot_bits();
         let tag = tag_of(key, slot_bits);
         let from = found.len();
-        let has_tag = |entry: &[u8; 2]| u16::from_le_bytes(*entry) >> slot_bits == tag;
-        for entries in bytes.as_chunks::<2>().0.chunks(32) {
-            // One comparison for many entries first: hardly any entry has the tag.
-            if !entries.iter().fold(false, |any, entry| any | has_tag(entry)) {
-                continue;
-            }
-            for entry in entries.iter().filter(|entry| has_tag(entry)) {
-                let entry = u16::from_le_bytes(*entry);
-                let slot = u32::from(entry) & ((1 << slot_bits) - 1);
+        for first in (0..count).step_by(WINDOW / ENTRY_BYTES as usize) {
+            let at = self.header.entries_at() + (start + first as u64) * ENTRY_BYTES;
+            let left = (self.pages.count() * PAGE as u64).saturating_sub(at);
+            let bytes = self.pages.bytes(at, left.min(WINDOW as u64) as usize, scratch)?;
+            let mut padded = [0; WINDOW];
+            let window = bytes.first_chunk().unwrap_or_else(|| {
+                padded[..bytes.len()].copy_from_slice(bytes);
+                &padded
+            });
+            // What follows the bucket is another's.
+            let places = with_tag(window, slot_bits, tag).filter(|place| first + place < count);
+            for at in places.map(|place| place * ENTRY_BYTES as usize) {
+                let slot = u32::from(u16::from_le_bytes([window[at], window[at + 1]])) & ((1 << slot_bits) - 1);
                 let candidate = Candidate { slot, row };
                 // One look-up in a segment finds all of a key's entries there.
                 if slot < self.header.slots && !found[from..].contains(&candidate) {
