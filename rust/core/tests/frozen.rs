@@ -139,6 +139,39 @@ fn maintenance_of_all_waits_for_what_is_under_way() {
 }
 
 #[test]
+fn compaction_does_not_complete_what_a_frozen_log_released() {
+    lower_limits();
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("h");
+    let (history, ids) = (open(&root), uuids(0..100));
+    let claim = begin(&history, &trigger(), &ids[..3], START).claim.unwrap();
+    seal(&history, "orders");
+    for (first, day) in [(3, 0), (6, 2)] {
+        let other = begin(&history, &trigger(), &ids[first..first + 3], START + day * DAY).claim.unwrap();
+        other.complete(None).unwrap();
+        seal(&history, "orders");
+    }
+    // How the claim ended stands in the manifest as soon as the log is frozen, but what it released
+    // before only there.
+    claim.release(Some(&[0])).unwrap();
+    claim.complete(None).unwrap();
+    begin(&history, &trigger(), &ids[20..20 + BATCH], START + 2 * DAY).claim.unwrap().complete(None).unwrap();
+    assert!(begin(&history, &trigger(), &ids[20..21], START + 2 * DAY).claim.is_none());
+    assert!(history.is_seal_due("orders"));
+    assert_eq!(rules(&open(&root), &trigger(), &ids[..6], START), ["R8", "R9", "R9", "R9", "R9", "R9"]);
+    let held = std::fs::File::create(logs(&root)[0].with_file_name("seal")).unwrap();
+    held.lock().unwrap();
+    assert_eq!(history.statistics("orders").unwrap().segments, 3);
+    history.maintain("orders", false, &mut |_, _| Ok(())).unwrap();
+    assert_eq!(history.statistics("orders").unwrap().segments, 2, "both of the first day are one");
+    assert!(history.is_seal_due("orders"), "the log is still frozen");
+    assert_eq!(rules(&open(&root), &trigger(), &ids[..6], START), ["R8", "R9", "R9", "R9", "R9", "R9"]);
+    held.unlock().unwrap();
+    history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
+    assert_eq!(rules(&open(&root), &trigger(), &ids[..6], START), ["R8", "R9", "R9", "R9", "R9", "R9"]);
+}
+
+#[test]
 fn writer_seals_by_itself_where_nobody_seals_the_frozen_log() {
     lower_limits();
     let directory = tempfile::tempdir().unwrap();

@@ -72,6 +72,8 @@ pub(crate) struct Memtable {
     pub(crate) durable: u64,
     /// The number after the last operation that released single keys.
     pub(crate) released_upto: u64,
+    /// Whether a claim or keys of one were ever released.
+    has_released: bool,
     entries: Vec<MemtableEntry>,
     /// The newest entry of each key among the first `indexed` entries.
     index: Index,
@@ -96,6 +98,7 @@ impl Memtable {
         let transaction = |entry: &TransactionEntry| (entry.transaction.application.clone(), entry.clone());
         Self {
             position,
+            has_released: manifest.outcomes.iter().any(|entry| entry.outcome == Ending::Released),
             next_sequence: manifest.next_sequence,
             durable: manifest.log.proven,
             outcomes: manifest.outcomes.iter().map(outcome).collect(),
@@ -225,6 +228,7 @@ impl Memtable {
     }
 
     fn finish_claim(&mut self, claim: u64, started_at: i64, outcome: Ending) {
+        self.has_released |= outcome == Ending::Released;
         let slot = self.outcomes.entry(claim).or_insert((outcome, started_at));
         // Completed outweighs released, whatever came first.
         if outcome == Ending::Completed {
@@ -246,6 +250,7 @@ impl Memtable {
     }
 
     fn finish_keys(&mut self, frame: &Frame, mark: Mark) {
+        self.has_released |= mark == Mark::Released;
         if let Some(places) = &frame.keys.places {
             self.finish_places((frame.claim, frame.started_at), places, mark);
             return;
@@ -407,23 +412,35 @@ impl Memtable {
 
     /// Each entry that a segment has to keep, with its text and its present stamp.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Key, Option<&[u8]>, Stamp)> {
-        self.settled((0..).zip(&self.entries)).map(|(entry, stamp)| (entry.key, self.texts.of(entry), stamp))
+        let outcomes: Vec<_> = self.claims.iter().map(|claim| self.outcomes.get(&claim.number)).collect();
+        let settled = move |(at, entry): (u32, &'_ MemtableEntry)| {
+            let stamp = self.settled(at, entry, outcomes[entry.claim() as usize])?;
+            Some((entry.key, self.texts.of(entry), stamp))
+        };
+        (0..).zip(&self.entries).filter_map(settled)
     }
 
-    /// The same of some entries only.
-    fn settled<'a>(
-        &'a self,
-        entries: impl Iterator<Item = (u32, &'a MemtableEntry)>,
-    ) -> impl Iterator<Item = (&'a MemtableEntry, Stamp)> {
-        let outcomes: Vec<_> = self.claims.iter().map(|claim| self.outcomes.get(&claim.number)).collect();
-        entries.filter_map(move |(at, entry)| {
-            let mut stamp = self.stamp(entry);
-            stamp.mark = folded(stamp.mark, outcomes[entry.claim() as usize]);
-            // A release of an entry that began here leaves nothing. The release of a sealed entry
-            // must be remembered, and so must what a claim left out.
-            let is_gone = stamp.mark == Mark::Released && self.claims[entry.claim() as usize].has_begun(at);
-            (!is_gone).then_some((entry, stamp))
-        })
+    /// The claims of the entries that are released and that a segment has to keep.
+    pub(crate) fn released_claims(&self) -> Vec<u64> {
+        if !self.has_released {
+            return Vec::new();
+        }
+        let released = self.entries().filter(|(_, _, stamp)| stamp.mark == Mark::Released);
+        released.map(|(_, _, stamp)| stamp.claim).collect()
+    }
+
+    /// The present stamp of the entry of this number, unless nothing is left of it.
+    fn settled_stamp(&self, at: u32, entry: &MemtableEntry) -> Option<Stamp> {
+        self.settled(at, entry, self.outcomes.get(&self.claims[entry.claim() as usize].number))
+    }
+
+    /// The same, with the outcome of its claim. A release of an entry that began here leaves
+    /// nothing. The release of a sealed entry must be remembered, and so must what a claim left out.
+    fn settled(&self, at: u32, entry: &MemtableEntry, outcome: Option<&(Ending, i64)>) -> Option<Stamp> {
+        let mut stamp = self.stamp(entry);
+        stamp.mark = folded(stamp.mark, outcome);
+        let is_gone = stamp.mark == Mark::Released && self.claims[entry.claim() as usize].has_begun(at);
+        (!is_gone).then_some(stamp)
     }
 
     /// The texts of the entries.

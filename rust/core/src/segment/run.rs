@@ -82,12 +82,6 @@ impl EntryRun {
         self.texts.push(TextEntry { key, stamp, length: text.len() as u32, start });
     }
 
-    /// An entry with a text that is held elsewhere.
-    pub(crate) fn push_held(&mut self, key: Key, (start, length): (u64, u32), stamp: Stamp) {
-        let stamp = self.stamps.index(stamp);
-        self.texts.push(TextEntry { key, stamp, length, start });
-    }
-
     pub(crate) fn text(&self, entry: &TextEntry) -> &[u8] {
         &self.heap[entry.start as usize..entry.start as usize + entry.length as usize]
     }
@@ -120,10 +114,22 @@ impl Runs {
     /// The run of entries that began at this time.
     #[inline]
     pub(crate) fn of(&mut self, started_at: i64) -> &mut EntryRun {
+        let place = self.place_of(started_at);
+        self.at(place)
+    }
+
+    /// Which of the runs that is.
+    #[inline]
+    pub(crate) fn place_of(&mut self, started_at: i64) -> usize {
         if !self.last.0.contains(&started_at) {
             self.look_for(started_at);
         }
-        &mut self.list[self.last.1].1
+        self.last.1
+    }
+
+    #[inline]
+    pub(crate) fn at(&mut self, place: usize) -> &mut EntryRun {
+        &mut self.list[place].1
     }
 
     fn look_for(&mut self, started_at: i64) {

@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use super::{AT_A_TIME, GROUP, Memtable, MemtableEntry};
-use crate::segment::format::Stamp;
-use crate::segment::run::{EntryRun, Runs, Stamps};
+use crate::key::Key;
+use crate::segment::format::{Mark, Stamp};
+use crate::segment::run::{EntryRun, Runs, Stamps, TextEntry, UuidEntry};
 use crate::sys::background::make_way;
 use crate::sys::prefetch;
+
+/// The number of marks.
+const MARKS: usize = 3;
 
 /// What the entries of one time partition come to.
 #[derive(Debug, Default)]
@@ -26,30 +30,59 @@ pub(crate) struct KeyParts {
     ends: Vec<usize>,
 }
 
+/// Where the entries of a claim that have the same mark belong.
+#[derive(Clone, Copy)]
+enum Place {
+    Unknown,
+    /// In another time partition, or nowhere.
+    Elsewhere,
+    /// In this run, with the stamp of this number there.
+    In {
+        run: u32,
+        stamp: u32,
+    },
+}
+
+impl Place {
+    fn of(runs: &mut Runs, stamp: Stamp) -> Self {
+        let run = runs.place_of(stamp.started_at);
+        Self::In { run: run as u32, stamp: runs.at(run).stamps.index(stamp) }
+    }
+
+    /// Add an entry there; `text` is where its text is held, and how long it is.
+    #[inline]
+    fn add(self, runs: &mut Runs, text: Option<(u64, u32)>, key: Key) {
+        let Self::In { run, stamp } = self else { return };
+        let run = runs.at(run as usize);
+        match text {
+            None => run.uuids.push(UuidEntry { key, stamp }),
+            Some((start, length)) => run.texts.push(TextEntry { key, stamp, length, start }),
+        }
+    }
+}
+
 impl Memtable {
     /// What the entries of each time partition of `width` come to.
     pub(crate) fn outlines(&self, width: i64) -> BTreeMap<i64, Outline> {
         let mut outlines: BTreeMap<i64, Outline> = BTreeMap::new();
-        // Most entries belong to the same partition as the one before.
-        let (mut last, mut outline) = (None, Outline::default());
-        for (number, (_, text, stamp)) in self.entries().enumerate() {
-            if number.is_multiple_of(AT_A_TIME) {
+        // Most entries belong to the same claim as the one before, and have the same mark.
+        let (mut last, mut outline) = (None, &mut Outline::default());
+        for (number, entry) in (0..).zip(&self.entries) {
+            if number as usize % AT_A_TIME == 0 {
                 make_way();
             }
-            let partition = stamp.started_at.div_euclid(width);
-            if last != Some(partition) {
-                if let Some(last) = last.replace(partition) {
-                    outlines.insert(last, std::mem::take(&mut outline));
-                }
-                outline = outlines.remove(&partition).unwrap_or_default();
+            if last != Some((entry.claim(), entry.mark())) {
+                let Some(stamp) = self.settled_stamp(number, entry) else { continue };
+                outline = outlines.entry(stamp.started_at.div_euclid(width)).or_default();
+                outline.stamps.index(stamp);
+                // Whether an entry is left of one that was released depends on more than these.
+                last = (stamp.mark != Mark::Released).then_some((entry.claim(), entry.mark()));
             }
-            match text {
+            match entry.text() {
                 None => outline.uuids += 1,
                 Some(_) => outline.texts += 1,
             }
-            outline.stamps.index(stamp);
         }
-        outlines.extend(last.map(|last| (last, outline)));
         outlines
     }
 
@@ -88,21 +121,30 @@ impl Memtable {
     ) -> Vec<(i64, EntryRun)> {
         let numbers = parts.of(part);
         let mut runs = Runs::with_room(width, numbers.len());
-        let entries = self.settled(numbers.iter().enumerate().map(|(at, number)| {
+        // In the order of keys an entry's claim is any: it is looked up once for all of its entries.
+        let mut places = vec![Place::Unknown; self.claims.len() * MARKS];
+        for (at, number) in numbers.iter().enumerate() {
+            if at.is_multiple_of(AT_A_TIME) {
+                make_way();
+            }
             if let Some(later) = numbers.get(at + GROUP) {
                 prefetch::item(&self.entries, *later as usize);
             }
-            (*number, &self.entries[*number as usize])
-        }));
-        let is_within = |stamp: &Stamp| partitions.contains(&stamp.started_at.div_euclid(width));
-        for (number, (entry, stamp)) in entries.filter(|(_, stamp)| is_within(stamp)).enumerate() {
-            if number.is_multiple_of(AT_A_TIME) {
-                make_way();
-            }
-            let run = runs.of(stamp.started_at);
-            match self.texts.place(entry) {
-                None => run.push_uuid(entry.key, stamp),
-                Some(place) => run.push_held(entry.key, place, stamp),
+            let entry = &self.entries[*number as usize];
+            let known = &mut places[entry.claim() as usize * MARKS + entry.mark() as usize];
+            if let Place::Unknown = known {
+                let stamp = self.settled_stamp(*number, entry);
+                let place = match stamp.filter(|stamp| partitions.contains(&stamp.started_at.div_euclid(width))) {
+                    Some(stamp) => Place::of(&mut runs, stamp),
+                    None => Place::Elsewhere,
+                };
+                // Whether an entry is left of one that was released depends on more than these.
+                if stamp.is_some_and(|stamp| stamp.mark != Mark::Released) {
+                    *known = place;
+                }
+                place.add(&mut runs, self.texts.place(entry), entry.key);
+            } else {
+                known.add(&mut runs, self.texts.place(entry), entry.key);
             }
         }
         runs.into_parts()
@@ -124,9 +166,7 @@ impl KeyParts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::{Codec, Key};
-    use crate::segment::format::Mark;
-    use crate::segment::run::TextEntry;
+    use crate::key::Codec;
     use crate::segment::values::run::ValueRun;
     use crate::types::FrameKeys;
     use crate::wal::frame::{Frame, FrameKind};
@@ -166,7 +206,9 @@ mod tests {
         }
         memtable.apply(&frame(FrameKind::CompleteClaim, 4, 0..0), 10);
         memtable.apply(&frame(FrameKind::ReleaseKeys, 5, 2500..2600), 11);
-        memtable.apply(&frame(FrameKind::CompleteKeys, 6, 3000..3100), 12);
+        // Of these claim 5 has begun none: what a claim left out is kept.
+        memtable.apply(&frame(FrameKind::ReleaseKeys, 5, 9000..9040), 12);
+        memtable.apply(&frame(FrameKind::CompleteKeys, 6, 3000..3100), 13);
         let mut whole = Runs::new(WIDTH);
         memtable.fill(&mut whole, i64::MIN);
         let whole = whole.into_parts();
@@ -202,6 +244,7 @@ mod tests {
         }
         let empty = Memtable::default();
         assert!(empty.outlines(WIDTH).is_empty() && empty.key_parts(10).len() == 1);
-        assert!(expected.iter().any(|(.., stamp)| stamp.mark == Mark::Completed));
+        let with = |mark| expected.iter().filter(|(.., stamp)| stamp.mark == mark).count();
+        assert!(with(Mark::Completed) > 0 && with(Mark::Released) == 40);
     }
 }

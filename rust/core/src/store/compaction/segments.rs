@@ -180,10 +180,8 @@ impl View {
         if outcomes.is_empty() {
             return Ok(outcomes);
         }
-        let frozen = self.frozen.iter().flat_map(|frozen| frozen.memtable.entries());
-        let of_log = self.memtable.entries().chain(frozen).map(|(_, _, stamp)| stamp);
-        let mut released: Vec<u64> =
-            of_log.filter(|stamp| stamp.mark == Mark::Released).map(|stamp| stamp.claim).collect();
+        let mut released = self.memtable.released_claims();
+        released.extend(self.frozen.iter().flat_map(|frozen| frozen.memtable.released_claims()));
         for segment in &self.segments {
             released
                 .extend(segment.stamps()?.iter().filter(|stamp| stamp.mark == Mark::Released).map(|stamp| stamp.claim));
