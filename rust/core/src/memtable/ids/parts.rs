@@ -68,7 +68,7 @@ impl Memtable {
         // Most entries belong to the same claim as the one before, and have the same mark.
         let (mut last, mut outline) = (None, &mut Outline::default());
         for (number, entry) in (0..).zip(&self.entries) {
-            if number as usize % AT_A_TIME == 0 {
+            if (number as usize).is_multiple_of(AT_A_TIME) {
                 make_way();
             }
             if last != Some((entry.claim(), entry.mark())) {
