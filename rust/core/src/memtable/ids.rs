@@ -435,7 +435,8 @@ impl Memtable {
     }
 
     /// The same, with the outcome of its claim. A release of an entry that began here leaves
-    /// nothing. The release of a sealed entry must be remembered, and so must what a claim left out.
+    /// nothing. The release of a sealed entry must be remembered, and so must what a claim left
+    /// out.
     fn settled(&self, at: u32, entry: &MemtableEntry, outcome: Option<&(Ending, i64)>) -> Option<Stamp> {
         let mut stamp = self.stamp(entry);
         stamp.mark = folded(stamp.mark, outcome);

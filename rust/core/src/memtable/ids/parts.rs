@@ -121,7 +121,8 @@ impl Memtable {
     ) -> Vec<(i64, EntryRun)> {
         let numbers = parts.of(part);
         let mut runs = Runs::with_room(width, numbers.len());
-        // In the order of keys an entry's claim is any: it is looked up once for all of its entries.
+        // In the order of keys an entry's claim is any: it is looked up once for all of its
+        // entries.
         let mut places = vec![Place::Unknown; self.claims.len() * MARKS];
         for (at, number) in numbers.iter().enumerate() {
             if at.is_multiple_of(AT_A_TIME) {
