@@ -20,8 +20,6 @@ from dochistory.once import Document
 _LOGGER = "dochistory.receiving"
 _PAUSES = (0.2, 10.0)
 """The first and the longest wait before the next attempt, in seconds."""
-_PASSING = (dh.LockedError, dh.DescriptorsError)
-"""Failures that another attempt may not meet, and that say nothing about the history."""
 
 
 class Endings:
@@ -142,7 +140,7 @@ class _Attempt:
         except dh.SuspendedError:
             pass
         else:
-            if not isinstance(error, _PASSING):
+            if not self.consumer._passes(error):
                 raise error
         text = "the history cannot be told what has ended, and is told again in %.1f s: %s"
         logging.getLogger(_LOGGER).warning(text, self.pause, error)

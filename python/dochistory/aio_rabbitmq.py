@@ -35,7 +35,7 @@ from dochistory._endings import Endings
 from dochistory._message_ids import Ids, NoneNamed
 from dochistory.brokers import single
 from dochistory.consumer import Consumer
-from dochistory.once import OnError, Retry, on_error_of
+from dochistory.once import Document, OnError, Retry, on_error_of
 from dochistory.receiving import LOGGER, Message, Settlement
 
 __all__ = ["Message", "Receiver", "message_id"]
@@ -44,6 +44,8 @@ _BACKOFF = (0.2, 10.0)
 """The first and the longest wait before the next attempt to connect, in seconds."""
 _PAUSES = (0.05, 5.0)
 """The first and the longest pause before a message is returned, in seconds: it comes again at once."""
+_REFUSED = (0.2, 10.0)
+"""The first and the longest pause after a message could not be begun, in seconds."""
 _UNREAD = 3
 """After this number of connections in a row that a message broke before any arrived, it is no accident."""
 _LOST = (aio_pika.exceptions.AMQPError, aio_pika.exceptions.ChannelInvalidStateError, OSError)
@@ -70,6 +72,10 @@ class _Stopped(Exception):  # noqa: N818 - no failure of ours
 
     def __str__(self) -> str:
         return f"{_short(self.args[0])}; the receiver ends"
+
+
+class _Unbegun(Exception):  # noqa: N818 - it is tried again
+    """A message could not be begun, for a reason that passes."""
 
 
 class _Unsettled(Exception):  # noqa: N818 - it comes again
@@ -295,13 +301,31 @@ class Receiver:
             ended.set_result(None)
 
     async def _process(self, message: Message) -> Settlement:
+        pause, longest = _REFUSED
         while not self.is_stopping and not message.raw.channel.is_closed:
             try:
                 return await self._begin(message)
             except dh.SuspendedError:
                 async with self._resuming:  # one thread waits for all
                     await asyncio.to_thread(self.consumer.wait, stop=self._stopping)
+            except _Unbegun as error:
+                _log("%s: it cannot be begun, and is tried again in %.1f s: %s", message.id, pause, error)
+                await self._pause(pause)
+                pause = min(pause * 2, longest)
         return Settlement.RETURN
+
+    @contextlib.asynccontextmanager
+    async def _one(self, message: Message, **counted: Any) -> AsyncIterator[Document]:
+        """The document of a message, begun."""
+        async with contextlib.AsyncExitStack() as ending:
+            one = self.consumer.one(message.id, payload=message.body, **counted)
+            try:
+                document = await ending.enter_async_context(one)
+            except dh.DocHistoryError as error:
+                if self.consumer._passes(error):  # noqa: SLF001 - a consumer's own part
+                    raise _Unbegun(error) from error
+                raise
+            yield document
 
     async def _begin(self, message: Message) -> Settlement:
         count = message.redelivery_count
@@ -309,7 +333,7 @@ class Receiver:
         if self.consumer.trigger.kind == "jms":
             counted = {"delivery_count": single.delivery_count(count)}
         settlement = Settlement.ACKNOWLEDGE
-        async with self.consumer.one(message.id, payload=message.body, **counted) as document:
+        async with self._one(message, **counted) as document:
             if document.action == "REJECT":
                 return Settlement.DEAD_LETTER
             if document.new:

@@ -357,6 +357,13 @@ class Consumer:
         if self.suspension.suspends:
             raise self.suspension.failed(error) from error
 
+    def _passes(self, error: dh.DocHistoryError) -> bool:
+        """Whether another attempt may not meet a failure that says nothing about the history.
+
+        Others hold the writer lock, or were first each time; or the process has no descriptor left.
+        """
+        return isinstance(error, dh.LockedError | dh.DescriptorsError)
+
     def _write_down(
         self, documents: Any, verdicts: Any, counts: Sequence[Any], columns: Mapping[str, str] | None
     ) -> None:

@@ -42,6 +42,9 @@ _INSTEAD = "give it a plain function, or receive RabbitMQ's messages with dochis
 _PAUSES = (0.05, 5.0)
 """The first and the longest pause after a message was returned, in seconds: it comes again at once."""
 
+_REFUSED = (0.2, 10.0)
+"""The first and the longest pause after messages could not be begun, in seconds."""
+
 
 @dataclass(eq=False)
 class Message:
@@ -150,6 +153,7 @@ class Worker:
         self._none_named = none_named or NoneNamed(consumer.trigger)
         self._takes = _FIRST
         self._pause = _PAUSES[0]
+        self._refused = _REFUSED[0]
         self._condition = threading.Condition()
         self._queue: deque[Message] = deque()
         self._endings = Endings(consumer, self.stopping)
@@ -254,6 +258,15 @@ class Worker:
             self.put_back(batch)
             self.consumer.wait(stop=self.stopping)
             return
+        except dh.DocHistoryError as error:
+            if not self.consumer._passes(error):  # noqa: SLF001 - a consumer's own part
+                raise
+            _log("%d messages cannot be begun, and are tried again in %.1f s: %s", len(batch), self._refused, error)
+            self.put_back(batch)
+            self.stopping.wait(self._refused)
+            self._refused = min(self._refused * 2, _REFUSED[1])
+            return
+        self._refused = _REFUSED[0]
         counts = claim.counts
         if len(counts) == 1 and counts[0][1] == "PROCESS":
             actions: Sequence[str] = ["PROCESS"] * len(batch)

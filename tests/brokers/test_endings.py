@@ -1,19 +1,25 @@
-"""What has ended is written, also where the first attempt meets a lock or a process without descriptors."""
+"""What is begun and what has ended is written, also where an attempt meets a lock or a process without descriptors."""
 
 import logging
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 import dochistory as dh
 from dochistory._endings import Endings
 from dochistory.consumer import Consumer
+from dochistory.receiving import Message, Worker
+from tests.brokers.campaign import eventually
+from tests.brokers.test_message_ids import receive_in_loop
 from tests.support import documents, statuses, trigger
 
 ORDERS = trigger("orders")
+
+
+PASSING = [dh.LockedError("[DH-LOCKED] held"), dh.DescriptorsError("[DH-DESCRIPTORS] none")]
 
 
 class Refused:
@@ -31,7 +37,7 @@ class Refused:
     release = complete
 
 
-@pytest.mark.parametrize("error", [dh.LockedError("[DH-LOCKED] held"), dh.DescriptorsError("[DH-DESCRIPTORS] none")])
+@pytest.mark.parametrize("error", PASSING)
 def test_what_passes_by_itself_is_waited_for(
     tmp_path: Path, error: dh.DocHistoryError, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -48,6 +54,51 @@ def test_what_passes_by_itself_is_waited_for(
         assert statuses(consumer.history.classify(batch, ORDERS)) == ["DUPLICATE", "NEW", "IN_DOUBT"]
         told = [record.getMessage() for record in caplog.records if "what has ended" in record.getMessage()]
         assert len(told) == 2
+
+
+@pytest.fixture
+def refusals(monkeypatch: pytest.MonkeyPatch) -> list[dh.DocHistoryError]:
+    """What the next calls of consumers raise, the last one first."""
+    coming: list[dh.DocHistoryError] = []
+    ask = Consumer._ask  # noqa: SLF001
+
+    def refusing(consumer: Consumer, call: Any) -> Any:
+        if coming:
+            raise coming.pop()
+        return ask(consumer, call)
+
+    monkeypatch.setattr(Consumer, "_ask", refusing)
+    return coming
+
+
+@pytest.mark.parametrize("error", PASSING)
+def test_messages_that_cannot_begin_for_a_while_run_afterwards(
+    tmp_path: Path, refusals: list[dh.DocHistoryError], error: dh.DocHistoryError, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusals += [error, error]
+    ran: list[str | None] = []
+    settled: list[Any] = []
+    with Consumer(tmp_path / "orders.history", ORDERS) as consumer:
+        worker = Worker(consumer, lambda message: ran.append(message.id), settled.extend)
+        worker.put([Message(one, b"", 0, None) for one in ("a", "b", "c")])
+        with caplog.at_level(logging.WARNING):
+            worker.start()
+            eventually(lambda: len(settled) == 3 or not worker.is_running, "all are settled")
+        worker.stop()
+        eventually(lambda: not worker.is_running, "it ends")
+        assert worker.failure is None
+        assert consumer.suspension.status is None
+    assert ran == ["a", "b", "c"]
+    told = [record.getMessage() for record in caplog.records if "cannot be begun" in record.getMessage()]
+    assert [" 0.2 s: [DH-" in told[0], " 0.4 s: [DH-" in told[1]] == [True, True]
+
+
+@pytest.mark.parametrize("error", PASSING)
+def test_coroutines_that_cannot_begin_for_a_while_run_afterwards(
+    tmp_path: Path, refusals: list[dh.DocHistoryError], error: dh.DocHistoryError
+) -> None:
+    refusals += [error, error]
+    assert receive_in_loop(tmp_path, ["a", "b"]) == (["a", "b"], None)
 
 
 def test_a_receiver_that_is_to_stop_says_what_it_could_not_write(tmp_path: Path) -> None:
