@@ -28,8 +28,8 @@ class Endings:
     While the history is unavailable, the trigger is suspended, and each of these waits and tries
     again. The handle that began may be closed by then: documents are named by their keys, through a
     new one. Where the trigger does not suspend, and when the receiver is to stop, the failure is
-    raised. What passes by itself (others hold the writer lock, the process has no descriptor left)
-    is waited for, too, and suspends nothing.
+    raised. What passes by itself (others hold the writer lock, the process has no descriptor left,
+    the copy of a bucket's history was deleted) is waited for, too, and suspends nothing.
 
     Args:
         consumer: who began.

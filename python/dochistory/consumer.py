@@ -46,6 +46,9 @@ LOGGER = "dochistory.consumer"
 
 T = TypeVar("T")
 
+_COPY_IS_GONE = "the local copy of this history was deleted"
+"""What the engine says of it. Other failures of that class say that the history is not as it was."""
+
 _JOURNAL = logging.getLogger(journal.LOGGER)
 
 
@@ -360,8 +363,11 @@ class Consumer:
     def _passes(self, error: dh.DocHistoryError) -> bool:
         """Whether another attempt may not meet a failure that says nothing about the history.
 
-        Others hold the writer lock, or were first each time; or the process has no descriptor left.
+        Others hold the writer lock, or were first each time; the process has no descriptor left; or
+        somebody deleted the copy of a bucket's history, and the next call makes another one.
         """
+        if isinstance(error, dh.FencedError):
+            return self._at.directory is None and _COPY_IS_GONE in str(error)
         return isinstance(error, dh.LockedError | dh.DescriptorsError)
 
     def _write_down(

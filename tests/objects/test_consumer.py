@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import logging
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ import pytest
 
 import dochistory as dh
 from dochistory import objects, sqs, suspension
-from dochistory.receiving import Message
+from dochistory.receiving import Message, Worker
 from tests.brokers.campaign import BucketCampaign, eventually, ids_of, messages
 from tests.brokers.in_thread import running
 from tests.brokers.test_sqs import left, publish, queue
@@ -339,6 +340,28 @@ def test_a_receiver_runs_each_message_once(s3: Server, place: str, endpoint: str
     with running(one):
         eventually(lambda: left(endpoint, url) == 0, "all are processed and deleted")
     assert sorted(map(str, ran)) == sorted(ids_of(published))
+
+
+def test_a_receiver_whose_copy_is_deleted_takes_another(made: Made, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    ran: list[str] = []
+    settled: list[Any] = []
+
+    def service(message: Message) -> None:
+        if message.id == "order-1":
+            shutil.rmtree(cache)  # as somebody does who empties the system's directory for temporary files
+        ran.append(str(message.id))
+
+    with made(cache=cache) as consumer:
+        worker = Worker(consumer, service, settled.extend, most=2)
+        worker.put([Message(f"order-{number}", b"", 0, None) for number in range(6)])
+        worker.start()
+        eventually(lambda: len(settled) == 6 or not worker.is_running, "all are settled")
+        worker.stop()
+        eventually(lambda: not worker.is_running, "it ends")
+        assert worker.failure is None
+        assert sorted(ran) == [f"order-{number}" for number in range(6)]
+        assert status_of(consumer.history, ran) == ["DUPLICATE"] * 6
 
 
 @pytest.mark.slow
