@@ -126,9 +126,13 @@ class OneByOne:
         for kind, count in kinds:
             consumer._tallies().add(kind, count)
         if len(kinds) > 1 or kinds[0][0][0] != "NEW":
+            suspended: BaseException | None = None
             for request in now:
-                if request.subject.status != "NEW":
+                if request.subject.status == "IN_DOUBT" and suspended is not None:
+                    request.error = suspended  # the others need not wait until each has failed
+                elif request.subject.status != "NEW":
                     request.error = self._record(request.subject)
+                    suspended = request.error if isinstance(request.error, dh.SuspendedError) else suspended
         if was_suspended and not any(document.action == "SUSPEND" for document in documents):
             error = self._resume(documents)
             for request in now:
@@ -205,7 +209,11 @@ class OneByOne:
                 journal.write(
                     _batch_of([document]), verdicts, consumer.trigger, most=consumer._most, sinks=consumer._sinks
                 )
-        except dh.SuspendedError as error:
+        except dh.DocHistoryError as error:
+            try:
+                consumer._failed(error)
+            except dh.SuspendedError as suspended:
+                return suspended
             return error
         except Exception as error:  # noqa: BLE001 - its caller raises it
             return error

@@ -17,11 +17,12 @@ import pytest
 
 import dochistory as dh
 from dochistory import objects, sqs, suspension
+from dochistory._combining import Request as Waiting
 from dochistory.receiving import Message, Worker
 from tests.brokers.campaign import BucketCampaign, eventually, ids_of, messages
 from tests.brokers.in_thread import running
 from tests.brokers.test_sqs import left, publish, queue
-from tests.servers.fault_proxy import FaultProxy, Say
+from tests.servers.fault_proxy import FaultProxy, Request, Say
 from tests.servers.objects import KEY, SECRET, Server
 from tests.support import documents, fresh_ids, status_of, statuses, trigger
 
@@ -201,6 +202,38 @@ def test_a_batch_is_released_if_its_doubts_cannot_be_kept(made: Made, s3: Server
         proxy.choose = lambda _request: None
         assert statuses(consumer.begin(documents(["a", "b"])).verdicts) == ["IN_DOUBT", "NEW"]
         assert consumer.history.audit.list()["key"].to_pylist() == ["a"]
+
+
+def test_single_doubts_that_cannot_be_kept_suspend_the_trigger(made: Made, s3: Server, proxy: FaultProxy) -> None:
+    refused: list[str] = []
+
+    def refusing(request: Request) -> Say | None:
+        if "/audit" not in request.target:
+            return None
+        refused.append(request.target)
+        return Say(403, "AccessDenied")
+
+    with made({**s3.through(proxy.port)}) as consumer:
+        consumer.begin(documents(["a", "b"]))  # its process is thought to die here
+        proxy.choose = refusing
+
+        async def together(*keys: str) -> list[BaseException | None]:
+            waiting = [Waiting(consumer.one(key)) for key in keys]
+            await asyncio.to_thread(consumer._one_by_one._serve_begins, waiting)  # noqa: SLF001
+            return [one.error for one in waiting]
+
+        with pytest.raises(dh.SuspendedError, match=r"history: \[DH-FORBIDDEN\]"), consumer.one("a"):
+            pass
+        of_one = len(refused)
+        consumer.suspension.resume()
+        failed = asyncio.run(together("a", "b", "new"))
+        assert [type(error) for error in failed] == [dh.SuspendedError, dh.SuspendedError, type(None)]
+        assert len(refused) == 2 * of_one > 0  # it was not tried again for the second one
+        proxy.choose = lambda _request: None
+        consumer.suspension.resume()
+        with consumer.one("b", payload=b"b") as document:
+            assert document.status == "IN_DOUBT"
+        assert consumer.history.audit.list()["key"].to_pylist() == ["b"]
 
 
 def test_what_a_function_returned_is_kept_in_the_bucket(made: Made) -> None:
