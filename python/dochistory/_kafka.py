@@ -22,6 +22,11 @@ def is_error(record: Any) -> bool:
     error = record.error()
     if error is None:
         return False
-    if error.fatal() or not (error.retriable() or error.code() in _PASSING):
+    if not passes(error):
         raise confluent_kafka.KafkaException(error)
     return True
+
+
+def passes(error: Any) -> bool:
+    """Whether the client library gets over an error by itself."""
+    return not error.fatal() and bool(error.retriable() or error.code() in _PASSING)

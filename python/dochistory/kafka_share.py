@@ -26,7 +26,7 @@ import dochistory as dh
 from dochistory import _checks, _durations
 from dochistory._adapter import Adapter, check_dead_letters, most_held
 from dochistory._dead_letter_topic import DeadLetterTopic
-from dochistory._kafka import is_error
+from dochistory._kafka import is_error, passes
 from dochistory._message_ids import Ids
 from dochistory.brokers import single
 from dochistory.kafka import position
@@ -122,7 +122,7 @@ class Receiver(Adapter):
     def _receive_some(self) -> None:
         started = time.monotonic()
         arrived = []
-        for record in self._client.poll(_SLICE):
+        for record in self._poll():
             if is_error(record):
                 continue
             found, damage = self._ids.of(record)
@@ -133,6 +133,18 @@ class Receiver(Adapter):
         self._held = len(arrived)
         if arrived:
             self._worker.put(arrived)
+
+    def _poll(self) -> Sequence[Any]:
+        try:
+            records: Sequence[Any] = self._client.poll(_SLICE)
+        except confluent_kafka.KafkaException as error:
+            # Nothing is polled while records are held: for longer than max.poll.interval.ms, if the
+            # trigger is suspended. The group goes on without this member, which joins again.
+            if not passes(error.args[0]):
+                raise
+            _log("%s: %s", self.topics, error)
+            return ()
+        return records
 
     def _settle(self, settled: Settled) -> None:
         again = []

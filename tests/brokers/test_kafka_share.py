@@ -6,8 +6,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import confluent_kafka
@@ -148,6 +149,35 @@ def test_record_whose_lock_runs_out_is_not_run_twice(tmp_path: Path, broker: Kaf
         # The other one got what was in progress, too, and could not know how it would end.
         history.audit.reconcile()
         assert set(history.audit.list()["state"].to_pylist()) <= {"duplicate"}
+
+
+@pytest.mark.parametrize("code", ["_MAX_POLL_EXCEEDED", "_TRANSPORT", "TOPIC_AUTHORIZATION_FAILED"])
+def test_only_an_error_that_stays_ends_a_member(tmp_path: Path, code: str) -> None:
+    def poll(_: float) -> None:
+        raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(getattr(confluent_kafka.KafkaError, code)))
+
+    one = kafka_share.Receiver(tmp_path / "h", trigger(), ["t"], print, id=kafka.position, config={})
+    one._client = SimpleNamespace(poll=poll)  # noqa: SLF001
+    ending = pytest.raises(confluent_kafka.KafkaException) if code[0] != "_" else nullcontext()
+    with ending:
+        one._receive_some()  # noqa: SLF001
+
+
+@pytest.mark.slow
+def test_suspension_outlasts_the_poll_interval(tmp_path: Path, broker: Kafka) -> None:
+    config = prepare(broker, "suspended") | {"max.poll.interval.ms": 6_000}  # no less than the session's timeout
+    suspension = dh.Suspension(tmp_path / "orders.history", trigger("orders"))
+    ran: list[str | None] = []
+    with receiving(tmp_path, config, lambda message: ran.append(message.id), suspension=suspension):
+        publish(broker, "suspended", [("a", b"")])
+        eventually(lambda: ran == ["a"], "it receives")
+        suspension.suspend("the shop is moving")
+        publish(broker, "suspended", [("b", b"")])
+        time.sleep(8)
+        suspension.resume()
+        eventually(lambda: ran == ["a", "b"], "what it held runs")
+        publish(broker, "suspended", [("c", b"")])
+        eventually(lambda: ran == ["a", "b", "c"], "it is a member again")
 
 
 @pytest.mark.slow
