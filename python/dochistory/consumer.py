@@ -23,16 +23,21 @@ import datetime as dt
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
+import pyarrow as pa
+
 import dochistory as dh
-from dochistory import _checks, _columns, _ids, journal
+from dochistory import _checks, _columns, _durations, _ids, journal
 from dochistory._forks import PerProcess
 from dochistory._one_by_one import OneByOne
+from dochistory._own_entries import release_own
 from dochistory._place import Place
 from dochistory._tally import Tally
 from dochistory.once import Document, Once, OnError, on_error_of
@@ -48,6 +53,9 @@ T = TypeVar("T")
 
 _COPY_IS_GONE = "the local copy of this history was deleted"
 """What the engine says of it. Other failures of that class say that the history is not as it was."""
+
+_UNCLEAR = (dh.StorageError, dh.FailedError, dh.FencedError, dh.LockedError)
+"""Failures of a begin after which documents may be in progress: the audit log's and the release's, say."""
 
 _JOURNAL = logging.getLogger(journal.LOGGER)
 
@@ -116,6 +124,7 @@ class Consumer:
         self._was_there = False
         self._has_warned = False
         self._counts_fail = False
+        self._unseen: deque[tuple[Any, Mapping[str, str] | None, dt.datetime]] = deque()
         self._tallies = PerProcess(lambda: Tally(self._write_tally))
         self._one_by_one = OneByOne(self)
 
@@ -189,7 +198,10 @@ class Consumer:
         """
         was_suspended = self._check()
         table = _ids.table_of(documents, columns)
+        # By this time what this call begins is known from what others begin.
+        own = _durations.utc_now() if now is None and transaction is None else None
         try:
+            self._release_unseen()
             claim = self._ask(
                 lambda history: history.begin(
                     table,
@@ -199,11 +211,13 @@ class Consumer:
                     on_replay=on_replay,
                     on_other_rows=on_other_rows,
                     threads=threads,
-                    now=now,
+                    now=own or now,
                     audit=self.is_audited,
                 )
             )
         except dh.DocHistoryError as error:
+            if own is not None and isinstance(error, _UNCLEAR):
+                self._unseen.append((table, columns, own))
             self._failed(error)
             raise
         counts = claim.counts
@@ -359,6 +373,26 @@ class Consumer:
             self._close_history()
         if self.suspension.suspends:
             raise self.suspension.failed(error) from error
+
+    def _release_unseen(self) -> None:
+        """Release what calls began that failed, and could not release it: nobody has seen it."""
+        while self._unseen:
+            try:
+                unseen = self._unseen.pop()
+            except IndexError:
+                return  # another thread was first
+            try:
+                self._ask(partial(self._release_begun, *unseen))
+            except BaseException:
+                self._unseen.append(unseen)
+                raise
+
+    def _release_begun(
+        self, table: Any, columns: Mapping[str, str] | None, started_at: dt.datetime, history: dh.History
+    ) -> None:
+        plain = self.trigger.replace(resolver=None, without_ids="in_doubt")
+        keys = pa.table(history.classify(table, plain, columns=columns))["key"]
+        release_own(history, self.trigger, keys.drop_null().unique().to_pylist(), started_at)
 
     def _passes(self, error: dh.DocHistoryError) -> bool:
         """Whether another attempt may not meet a failure that says nothing about the history.

@@ -204,6 +204,33 @@ def test_a_batch_is_released_if_its_doubts_cannot_be_kept(made: Made, s3: Server
         assert consumer.history.audit.list()["key"].to_pylist() == ["a"]
 
 
+def test_what_nobody_could_release_is_released_by_the_next_call(made: Made, s3: Server, proxy: FaultProxy) -> None:
+    away: list[bool] = []
+
+    def going(request: Request) -> Say | None:
+        if "/audit" in request.target:
+            away.append(True)
+        return Say(403, "AccessDenied") if away else None
+
+    with made({**s3.through(proxy.port)}) as consumer:
+        proxy.choose = lambda _request: Say(403, "AccessDenied")
+        with pytest.raises(dh.SuspendedError):
+            consumer.begin(documents(["a"]))  # nothing was ever here
+        proxy.choose = lambda _request: None
+        consumer.suspension.resume()
+        consumer.begin(documents(["a"]))
+        proxy.choose = going
+        with pytest.raises(dh.SuspendedError, match=r"history: \[DH-FORBIDDEN\]"):
+            consumer.begin(documents(["a", "b", "c"]))
+        proxy.choose = lambda _request: None
+        consumer.suspension.resume()
+        with made() as other:
+            assert statuses(other.begin(documents(["c"])).verdicts) == ["IN_DOUBT"]  # it cannot know
+        assert statuses(consumer.begin(documents(["a", "b"])).verdicts) == ["IN_DOUBT", "NEW"]
+        assert status_of(consumer.history, ["b", "c"]) == ["IN_DOUBT", "NEW"]  # and what is at work is not released
+        assert consumer.history.audit.list()["key"].to_pylist() == ["c", "a"]
+
+
 def test_single_doubts_that_cannot_be_kept_suspend_the_trigger(made: Made, s3: Server, proxy: FaultProxy) -> None:
     refused: list[str] = []
 
