@@ -16,6 +16,7 @@ import contextlib
 import functools
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -214,7 +215,7 @@ class Receiver(Adapter):
 
     def _keep_alive(self) -> None:
         if self._connection is None:
-            self._worker.stopping.wait(_SLICE)
+            time.sleep(_SLICE)  # the event that it is to stop is set, and ends no wait
             return
         try:
             self._connection.process_data_events(time_limit=_SLICE)

@@ -283,6 +283,14 @@ def test_receiver_stopped_while_the_broker_is_away_ends_cleanly(tmp_path: Path, 
         broker.start()
 
 
+def test_receiver_stopped_without_a_connection_does_not_spin(tmp_path: Path) -> None:
+    one = rabbitmq.Receiver(tmp_path / "orders.history", trigger("orders"), "away", print)
+    one.stop()
+    start = time.monotonic()
+    one._keep_alive()  # noqa: SLF001 - what it does until the service has ended
+    assert time.monotonic() - start > 0.1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["reset", "silence"])
 def test_network_that_is_cut_runs_nothing_twice(broker: RabbitMQ, queue: str, receiving: Receiving, how: str) -> None:
