@@ -150,24 +150,21 @@ class OneByOne:
         return None
 
     def _begin_one(self, document: Document) -> _Kind:
-        consumer = self.consumer
-        try:
-            claim = consumer._ask(lambda history: history.begin_one(trigger=self._trigger, **document.asked))
-        except dh.DocHistoryError as error:
-            consumer._failed(error)
-            raise
+        now = self.consumer._own_time()
+        claim = self.consumer._ask_to_begin(
+            lambda history: history.begin_one(trigger=self._trigger, now=now, **document.asked),
+            (lambda: _batch_of([document]), None, now),
+        )
         document.claim = claim
         status, action, rule, document.acknowledge, document.key, document.message = claim._verdict
         document.status, document.action, document.rule = kind = status, action, rule
         return kind
 
     def _begin_many(self, documents: Sequence[Document]) -> _Kinds:
-        batch = _batch_of(documents)
-        try:
-            claim = self.consumer._ask(lambda history: history.begin(batch, self._trigger))
-        except dh.DocHistoryError as error:
-            self.consumer._failed(error)
-            raise
+        batch, now = _batch_of(documents), self.consumer._own_time()
+        claim = self.consumer._ask_to_begin(
+            lambda history: history.begin(batch, self._trigger, now=now), (lambda: batch, None, now)
+        )
         verdicts, counts = claim.verdicts, claim.counts
         kinds = [((status, action, rule), count) for status, action, rule, count in counts]
         keys = verdicts["key"].to_pylist()

@@ -54,8 +54,11 @@ T = TypeVar("T")
 _COPY_IS_GONE = "the local copy of this history was deleted"
 """What the engine says of it. Other failures of that class say that the history is not as it was."""
 
+_Begun = tuple[Callable[[], Any], Mapping[str, str] | None, dt.datetime]
+"""Documents that a call has begun, their columns, and when."""
+
 _UNCLEAR = (dh.StorageError, dh.FailedError, dh.FencedError, dh.LockedError)
-"""Failures of a begin after which documents may be in progress: the audit log's and the release's, say."""
+"""Failures of a begin after which documents may be in progress: of the audit log, or of a commit without an answer."""
 
 _JOURNAL = logging.getLogger(journal.LOGGER)
 
@@ -124,7 +127,9 @@ class Consumer:
         self._was_there = False
         self._has_warned = False
         self._counts_fail = False
-        self._unseen: deque[tuple[Any, Mapping[str, str] | None, dt.datetime]] = deque()
+        self._timing = PerProcess(threading.Lock)
+        self._last = _durations.utc_now()
+        self._unseen: deque[_Begun] = deque()
         self._tallies = PerProcess(lambda: Tally(self._write_tally))
         self._one_by_one = OneByOne(self)
 
@@ -198,28 +203,21 @@ class Consumer:
         """
         was_suspended = self._check()
         table = _ids.table_of(documents, columns)
-        # By this time what this call begins is known from what others begin.
-        own = _durations.utc_now() if now is None and transaction is None else None
-        try:
-            self._release_unseen()
-            claim = self._ask(
-                lambda history: history.begin(
-                    table,
-                    self.trigger,
-                    columns=columns,
-                    transaction=transaction,
-                    on_replay=on_replay,
-                    on_other_rows=on_other_rows,
-                    threads=threads,
-                    now=own or now,
-                    audit=self.is_audited,
-                )
-            )
-        except dh.DocHistoryError as error:
-            if own is not None and isinstance(error, _UNCLEAR):
-                self._unseen.append((table, columns, own))
-            self._failed(error)
-            raise
+        own = self._own_time() if now is None and transaction is None else None
+        claim = self._ask_to_begin(
+            lambda history: history.begin(
+                table,
+                self.trigger,
+                columns=columns,
+                transaction=transaction,
+                on_replay=on_replay,
+                on_other_rows=on_other_rows,
+                threads=threads,
+                now=own or now,
+                audit=self.is_audited,
+            ),
+            None if own is None else (lambda: table, columns, own),
+        )
         counts = claim.counts
         try:
             self._write_down(table, claim.verdicts, counts, columns)
@@ -374,6 +372,31 @@ class Consumer:
         if self.suspension.suspends:
             raise self.suspension.failed(error) from error
 
+    def _own_time(self) -> dt.datetime:
+        """The time now, as no other call has it: by it what a call begins is known from what others begin."""
+        with self._timing():
+            now = _durations.utc_now()
+            if dt.timedelta(0) <= self._last - now < dt.timedelta(seconds=1):  # else the clock was set back
+                now = self._last + dt.timedelta(microseconds=1)
+            self._last = now
+            return now
+
+    def _ask_to_begin(self, call: Callable[[dh.History], T], begun: _Begun | None) -> T:
+        """As `_ask`, for what begins documents: a failure suspends the trigger, if it says so.
+
+        Args:
+            call: begins them.
+            begun: what that may have begun if it fails; None, if it is not known by its time.
+        """
+        try:
+            self._release_unseen()
+            return self._ask(call)
+        except dh.DocHistoryError as error:
+            if begun is not None and isinstance(error, _UNCLEAR):
+                self._unseen.append(begun)
+            self._failed(error)
+            raise
+
     def _release_unseen(self) -> None:
         """Release what calls began that failed, and could not release it: nobody has seen it."""
         while self._unseen:
@@ -388,10 +411,14 @@ class Consumer:
                 raise
 
     def _release_begun(
-        self, table: Any, columns: Mapping[str, str] | None, started_at: dt.datetime, history: dh.History
+        self,
+        documents: Callable[[], Any],
+        columns: Mapping[str, str] | None,
+        started_at: dt.datetime,
+        history: dh.History,
     ) -> None:
         plain = self.trigger.replace(resolver=None, without_ids="in_doubt")
-        keys = pa.table(history.classify(table, plain, columns=columns))["key"]
+        keys = pa.table(history.classify(documents(), plain, columns=columns))["key"]
         release_own(history, self.trigger, keys.drop_null().unique().to_pylist(), started_at)
 
     def _passes(self, error: dh.DocHistoryError) -> bool:

@@ -231,6 +231,33 @@ def test_what_nobody_could_release_is_released_by_the_next_call(made: Made, s3: 
         assert consumer.history.audit.list()["key"].to_pylist() == ["c", "a"]
 
 
+@pytest.mark.parametrize("keys", [["a"], ["a", "b"]])
+def test_what_a_commit_without_an_answer_began_is_new_again(
+    made: Made, s3: Server, proxy: FaultProxy, keys: list[str]
+) -> None:
+    with made({**s3.through(proxy.port)}) as consumer:
+
+        def begun() -> list[str | None]:
+            async def together() -> list[str | None]:
+                waiting = [Waiting(consumer.one(key)) for key in keys]
+                await asyncio.to_thread(consumer._one_by_one._serve_begins, waiting)  # noqa: SLF001
+                return [one.subject.status for one in waiting]
+
+            return asyncio.run(together())
+
+        consumer.begin(documents(["first"]))
+        # The commit is there, and nobody can say whether it counts.
+        proxy.choose = lambda request: Say(403, "AccessDenied") if "/gate-" in request.target else None
+        with pytest.raises(dh.SuspendedError, match=r"history: \[DH-FORBIDDEN\]"):
+            begun()
+        proxy.choose = lambda _request: None
+        consumer.suspension.resume()
+        with made() as other:
+            assert set(status_of(other.history, keys)) == {"IN_DOUBT"}
+        assert set(begun()) == {"NEW"}
+        assert set(status_of(consumer.history, keys)) == {"IN_DOUBT"}
+
+
 def test_single_doubts_that_cannot_be_kept_suspend_the_trigger(made: Made, s3: Server, proxy: FaultProxy) -> None:
     refused: list[str] = []
 
