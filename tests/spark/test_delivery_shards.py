@@ -16,7 +16,7 @@ import pytest
 import dochistory as dh
 from dochistory.spark import compat, delivery_shards
 from tests.delivery.support import header
-from tests.spark.support import break_first_attempts
+from tests.spark.support import break_first_attempts, keep_two_versions
 from tests.spark.where import Where
 
 if TYPE_CHECKING:
@@ -135,6 +135,18 @@ def test_retried_task_applies_each_message_once(
     handle(frame(spark, [(name, texts[2]) for name in NAMES]), 1)
     handle.close()
     assert applied.of == dict.fromkeys(NAMES, texts)
+
+
+def test_what_a_task_and_its_copy_decide_is_applied_once(
+    spark: SparkSession, where: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied = Applied()
+    handle = handler(where, applied)
+    batch = frame(spark, [(name, header(at, at + 10)) for at in (10, 0) for name in NAMES])
+    keep_two_versions(monkeypatch, batch)
+    handle(batch, 0)
+    handle.close()
+    assert applied.of == {name: [header(0, 10), header(10, 20)] for name in NAMES}
 
 
 @pytest.mark.slow

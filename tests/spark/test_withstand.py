@@ -15,6 +15,7 @@ from tests.spark.support import (
     Recorder,
     Stream,
     break_first_attempts,
+    keep_two_versions,
     left_over,
     once_or_in_doubt,
     orders,
@@ -73,6 +74,39 @@ def test_retried_task_counts_only_its_winning_attempt(
     assert recorder.runs() == sorted(IDS)
     assert states(history_path, "completed") == set(IDS)
     assert left_over(history_path) == []
+
+
+def test_a_slow_task_and_its_copy_that_end_together_are_one(
+    spark: "SparkSession", history_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = frame(spark, IDS)
+    keep_two_versions(monkeypatch, documents)
+    with dh.spark.claim(documents, history_path, orders()) as claim:
+        serve(claim, recorder)
+    assert recorder.runs() == sorted(IDS)
+    assert states(history_path, "completed") == set(IDS)
+
+
+def test_a_copy_that_decided_otherwise_is_handed_to_nobody(
+    spark: "SparkSession", history_path: Path, tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = tmp_path / "asked"
+    asked.mkdir()
+
+    def moody(batch: pa.RecordBatch) -> list[str]:
+        part = asked / str(batch["dh_key"][0])
+        status = "DUPLICATE" if part.exists() else "NEW"
+        part.touch()
+        return [status] * batch.num_rows
+
+    with dh.open(history_path, create=True) as history:
+        history.begin(rows(IDS), orders())
+    documents = spark.createDataFrame(rows(IDS, redelivery_count=1).to_pandas())  # in doubt, so that it is asked
+    keep_two_versions(monkeypatch, documents)
+    refused = pytest.raises(Exception, match=r"\[DH-STATE\] Spark kept two versions of this claim's rows")
+    with dh.spark.claim(documents, history_path, orders(resolver=moody)) as claim, refused:
+        serve(claim, recorder)
+    assert recorder.runs() == []
 
 
 @pytest.mark.slow

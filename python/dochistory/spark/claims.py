@@ -378,19 +378,19 @@ class Claimer:
         # A bucket says that the reservation counts while the tasks work.
         with beside(job.prove, Thread) as proven:
             kept = self._staged(history, place, job, routed).localCheckpoint(eager=True)
-            found = kept.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.receipt").collect()
+            found = kept.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.*").collect()
             proven()
         receipts = self.receipts = [bytes(row.receipt) for row in found]
         read: list[Mapping[str, Any]] = [_native.read_receipt(receipt) for receipt in receipts]
         self._check_ids(read)
-        words = _words(history)
-        with self.meanwhile(lambda: self._judged(words, kept, read)) as judged:
+        words, versions = _words(history), [row.version for row in found]
+        with self.meanwhile(lambda: self._judged(words, kept, versions)) as judged:
             committed = job.commit(receipts, most_lost=most_lost)
             if not committed.lost:
                 return SparkClaim(judged(), self._ids, committed, read, end)
         lost = Lost(kept, _ANSWER, committed, self._ids, self._found, words)
         kept, read = lost.corrected(), [*read, lost.change()]
-        return SparkClaim(self._judged(words, kept, read), self._ids, committed, read, end)
+        return SparkClaim(self._judged(words, kept, versions), self._ids, committed, read, end)
 
     def _check_ids(self, receipts: Sequence[Mapping[str, Any]]) -> None:
         """Refuse a batch none of whose documents has an id, as `History.begin` does."""
@@ -430,14 +430,14 @@ class Claimer:
         # Kept with the rows: a number that each plan makes might be another one.
         return answered.withColumn(PLACE, F.monotonically_increasing_id())
 
-    def _judged(
-        self, known: dict[str, list[str]], kept: "DataFrame", receipts: Sequence[Mapping[str, Any]]
-    ) -> "DataFrame":
-        """The rows with their verdicts as words. Rows of an attempt that was not committed are an error."""
-        attempts = [staging.attempt_number(one["attempt"]) for one in receipts if "attempt" in one]
+    def _judged(self, known: dict[str, list[str]], kept: "DataFrame", versions: list[int]) -> "DataFrame":
+        """The rows with their verdicts as words. Rows of an attempt that decided otherwise are an error."""
         answer = F.col(_ANSWER)
-        message = "[DH-STATE] Spark has evaluated this claim again, instead of the rows that it kept: they are in doubt"
-        is_committed = F.when(answer["attempt"].isin(attempts), F.lit(True)).otherwise(
+        message = (
+            "[DH-STATE] Spark kept two versions of this claim's rows, decided differently by two attempts at a task, "
+            "and hands out the one that was not committed: its documents are in doubt"
+        )
+        is_committed = F.when(answer["version"].isin(versions), F.lit(True)).otherwise(
             F.raise_error(F.lit(message)).cast("boolean")
         )
         words = {name: _word(answer[name], of) for name, of in known.items()}

@@ -30,7 +30,7 @@ from dochistory.spark.decode import quoted
 from dochistory.spark.newest import newest
 from dochistory.spark.same_bucket import BucketSight
 from dochistory.spark.same_directory import Sight
-from dochistory.spark.staging import attempt_of_task, cut
+from dochistory.spark.staging import cut, version_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -51,7 +51,7 @@ RETURNED = StructType(
         StructField("apply_rank", LongType(), False),
         StructField("commit", OFFSET),
         StructField("keep", BooleanType(), False),
-        StructField("attempt", LongType(), False),
+        StructField("version", LongType(), False),
         StructField("applied", LongType(), False),
         StructField("kept", LongType(), False),
         StructField("receipt", BinaryType()),
@@ -82,10 +82,10 @@ class DeliveryShard:
             decided, receipt = history._shards.decide_delivery(
                 self.plan, table.drop_columns(["kept"]), kept=kept, stream=self.stream
             )
-        yield from cut(_columns(decided), lengths, receipt, RETURNED.names)
+        yield from cut(_columns(received, decided), lengths, receipt, RETURNED.names)
 
 
-def _columns(decided: pa.RecordBatch) -> dict[str, pa.Array]:
+def _columns(received: list[pa.RecordBatch], decided: pa.RecordBatch) -> dict[str, pa.Array]:
     columns = {name: decided.column(name).indices for name in WORDS}
     for name in ("transaction", "commit"):
         columns[name] = decided.column(name).cast(pa.decimal128(20, 0))
@@ -93,7 +93,7 @@ def _columns(decided: pa.RecordBatch) -> dict[str, pa.Array]:
     columns["apply_rank"] = decided.column("apply_rank").cast(pa.int64()).fill_null(-1)
     columns["keep"] = decided.column("keep")
     applied = pc.sum(pc.greater_equal(columns["apply_rank"], 0)).as_py() or 0
-    fixed = {"attempt": attempt_of_task(), "applied": applied, "kept": pc.sum(columns["keep"]).as_py() or 0}
+    fixed = {"version": version_of(received, columns), "applied": applied, "kept": pc.sum(columns["keep"]).as_py() or 0}
     for name, value in fixed.items():
         columns[name] = pa.repeat(pa.scalar(value, pa.int64()), decided.num_rows)
     return columns
@@ -155,7 +155,7 @@ class DeliveryShards:
         answered = routed.withColumn(_ANSWER, decide(*(routed[quoted(name)] for name in (_KEPT, *found.values()))))
         rows = answered.localCheckpoint(eager=True)
         receipts = rows.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.*").collect()
-        checked = rows.where(_is_of([row.attempt for row in receipts]))
+        checked = rows.where(_is_of([row.version for row in receipts]))
         stream = F.lit(self.stream) if "stream" not in found else F.col(quoted(found["stream"]))
         waits = (
             checked.where(f"{_ANSWER}.keep").select(*_own(frame.columns)) if sum(row.kept for row in receipts) else None
@@ -196,10 +196,13 @@ def _own(columns: list[str]) -> list["Column"]:
     return [F.col(quoted(name)) for name in columns]
 
 
-def _is_of(attempts: list[int]) -> "Column":
-    """Whether a row is of an attempt whose receipt counts. Another is an error: Spark decided again what it kept."""
-    message = "[DH-STATE] Spark decided this batch again instead of keeping its decisions: start the batch again"
-    return F.when(F.col(f"{_ANSWER}.attempt").isin(attempts), F.lit(True)).otherwise(
+def _is_of(versions: list[int]) -> "Column":
+    """Whether a row was decided as the receipts say. Another is an error: Spark kept what two attempts decided."""
+    message = (
+        "[DH-STATE] Spark kept two versions of this batch, decided differently by two attempts at a task: "
+        "start the batch again"
+    )
+    return F.when(F.col(f"{_ANSWER}.version").isin(versions), F.lit(True)).otherwise(
         F.raise_error(F.lit(message)).cast("boolean")
     )
 

@@ -95,9 +95,9 @@ class Lost:
             F.when(is_lost, F.col(f"{_AGAIN}.{name}")).otherwise(F.col(f"{self._answer}.{name}")).alias(name)
             for name in fields
         ]
-        attempt = F.col(f"{self._answer}.attempt").alias("attempt")
+        version = F.col(f"{self._answer}.version").alias("version")
         names = [F.col(quoted(name)) for name in self._kept.columns if name not in (self._answer, PLACE)]
-        return joined.select(*names, F.struct(*answer, attempt).alias(self._answer))
+        return joined.select(*names, F.struct(*answer, version).alias(self._answer))
 
     def change(self) -> dict[str, Any]:
         """By how much the new verdicts change the counts: as a receipt says it, of no rows."""

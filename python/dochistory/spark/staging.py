@@ -4,6 +4,7 @@ Nothing here is part of the history until the driver commits it. A task may be t
 twice, or end long after everybody has forgotten it: each attempt writes files of its own.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Thread
@@ -30,7 +31,7 @@ RETURNED = StructType(
     [
         *(StructField(name, ByteType(), False) for name in WORDS),
         StructField("message", StringType()),
-        StructField("attempt", LongType(), False),
+        StructField("version", LongType(), False),
         StructField("receipt", BinaryType()),
     ]
 )
@@ -58,7 +59,7 @@ class Staging:
         verdicts = staged.verdicts.combine_chunks()
         columns = {name: numbers(verdicts[name]) for name in WORDS}
         columns["message"] = verdicts["message"].combine_chunks().cast(pa.string())
-        columns["attempt"] = pa.repeat(pa.scalar(attempt_of_task(), pa.int64()), verdicts.num_rows)
+        columns["version"] = pa.repeat(pa.scalar(version_of(received, columns), pa.int64()), verdicts.num_rows)
         yield from cut(columns, [batch.num_rows for batch in received], staged.receipt, RETURNED.names)
 
     def staged(self, received: list[pa.RecordBatch]) -> "Staged":
@@ -88,19 +89,21 @@ def _task() -> TaskContext:
     return context
 
 
-def attempt_of_task() -> int:
-    """The number that Spark gave the attempt that this is; no other attempt of this application has it."""
-    return _task().taskAttemptId()
+def version_of(rows: Sequence[pa.RecordBatch], decided: Mapping[str, pa.Array]) -> int:
+    """A number that attempts at a task share if they were given the same rows, and decided the same.
+
+    Spark may keep the rows of two attempts, each on its own executor: the copy of a slow task
+    (`spark.speculation`) ends when the task itself does. A later job reads the ones or the others.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for batch in (*rows, pa.RecordBatch.from_arrays(list(decided.values()), list(decided))):
+        digest.update(batch.serialize())
+    return int.from_bytes(digest.digest(), "little", signed=True)
 
 
 def attempt_name(context: TaskContext) -> str:
     """A name that no other attempt at a task of this application has."""
     return f"s{context.stageId()}-p{context.partitionId()}-a{context.attemptNumber()}-t{context.taskAttemptId()}"
-
-
-def attempt_number(name: str) -> int:
-    """The number that Spark gave the attempt of that name."""
-    return int(name.rpartition("-t")[2])
 
 
 def cut(
