@@ -388,11 +388,13 @@ class Consumer:
             call: begins them.
             begun: what that may have begun if it fails; None, if it is not known by its time.
         """
+        is_asked = False
         try:
             self._release_unseen()
+            is_asked = True
             return self._ask(call)
         except dh.DocHistoryError as error:
-            if begun is not None and isinstance(error, _UNCLEAR):
+            if is_asked and begun is not None and isinstance(error, _UNCLEAR):
                 self._unseen.append(begun)
             self._failed(error)
             raise

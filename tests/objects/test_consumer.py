@@ -250,6 +250,12 @@ def test_what_a_commit_without_an_answer_began_is_new_again(
         proxy.choose = lambda request: Say(403, "AccessDenied") if "/gate-" in request.target else None
         with pytest.raises(dh.SuspendedError, match=r"history: \[DH-FORBIDDEN\]"):
             begun()
+        # What was not asked for because of that began nothing, however often it is tried.
+        for _ in range(3):
+            consumer.suspension.resume()
+            with pytest.raises(dh.SuspendedError):
+                begun()
+        assert len(consumer._unseen) == 1  # noqa: SLF001
         proxy.choose = lambda _request: None
         consumer.suspension.resume()
         with made() as other:

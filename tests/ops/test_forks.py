@@ -48,7 +48,9 @@ def test_consumer_of_coroutines_works_in_a_forked_child(tmp_path: Path, monkeypa
     monkeypatch.setenv("DOCHISTORY_STATE", str(tmp_path / "state"))
     directory = tmp_path / "orders.history"
     said = run(FORK, directory)
-    assert said == ["DUPLICATE NEW NEW IN_DOUBT", "DUPLICATE NEW"]
+    # The copy of child-1 meets it at work, or when it has ended.
+    assert said[0].removesuffix("IN_DOUBT").removesuffix("DUPLICATE") == "DUPLICATE NEW NEW "
+    assert said[1:] == ["DUPLICATE NEW"]
     with dh.open(directory) as history:
         ids = ["parent", "parent-2", "child-1", "child-2", "child-3"]
         assert status_of(history, ids) == ["DUPLICATE"] * 5
