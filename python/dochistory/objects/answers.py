@@ -10,8 +10,13 @@ from typing import Literal
 Effect = Literal["none", "unknown"]
 
 _STATUS = re.compile(r"status code: (\d{3})|\bstatus: (\d{3})")
-_CODE = re.compile(r"<Code>\s*(\w+)\s*</Code>|\"(?:code|reason)\":\s*\"(\w+)\"")
-_SAID = re.compile(r"<Message>\s*(.*?)\s*(?:\\n.*?)?</Message>|\"message\":\s*\"(.*?)\"", re.DOTALL)
+_CODE = re.compile(r"<Code>\s*(\w+)\s*</Code>|\"(?:code|reason|error)\":\s*\"(\w+)\"")
+_SAID = re.compile(
+    # Behind a line break Azure has the number of the request, and the time.
+    r"<Message>\s*(.*?)\s*(?:(?:\\n|\n).*?)?</Message>|\"(?:message|error_description)\":\s*\"(.*?)\"",
+    re.DOTALL,
+)
+_DETAIL = re.compile(r"<AuthenticationErrorDetail>\s*(.*?)\s*</AuthenticationErrorDetail>", re.DOTALL)
 _KIND = re.compile(r"\bkind: (Connect|Timeout|Interrupted|Decode|Request|Unknown)\b")
 _SYSTEM = re.compile(r"message: \"([^\"]+)\"|error: \"([^\"]+)\"")
 
@@ -47,6 +52,8 @@ class Answer:
     is_missing: bool
     is_refused: bool
     """Whether the name was in use, or another condition failed."""
+    detail: str = ""
+    """What Azure adds about credentials that it refuses; may be empty."""
 
     @property
     def effect(self) -> Effect:
@@ -90,22 +97,23 @@ class Answer:
 def read(error: Exception) -> Answer:
     """What the error of a request says."""
     text = str(error)
-    status = _STATUS.search(text)
+    status = _first(_STATUS, text)
     code = _first(_CODE, text)
     name = type(error).__name__
-    number = int(status[1] or status[2]) if status else None
+    number = int(status) if status else None
     # obstore takes every conflict for a name that is in use.
     refused = name in ("AlreadyExistsError", "PreconditionError") and (number != _CONFLICT or code == _EXISTS)
     first = text.split("\n\nDebug source")[0]
     return Answer(
         status=number,
         code=code,
-        said=(_first(_SAID, text) or _first(_SYSTEM, text)).replace("\\n", " ").strip(),
+        said=" ".join((_first(_SAID, text) or _first(_SYSTEM, text)).replace("\\n", " ").split()),
         kind=_first(_KIND, text),
         text=" ".join(first.split()) if "dns error" not in text else f"dns error: {first}",
         # Gateways answer 404 for keys, users and addresses that they do not know, too.
         is_missing=isinstance(error, FileNotFoundError) and (not status or code in _MISSING),
         is_refused=refused,
+        detail=" ".join(_first(_DETAIL, text).split()),
     )
 
 

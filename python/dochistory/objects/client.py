@@ -311,11 +311,11 @@ class ObjectClient:
         raise self._error(operation, failed)
 
     def _once(self, request: Callable[[Any], T]) -> T:
-        """One attempt; a second one with new credentials if the first used some that had expired."""
+        """One attempt; a second one with new credentials if the first used some that may have expired."""
         _refuse_forked()
         store = self._store
         answer = _attempt(store, request)
-        if isinstance(answer, Answer) and failures.is_expired(answer) and self._renewed(store):
+        if isinstance(answer, Answer) and failures.may_be_stale(answer) and self._renewed(store):
             answer = _attempt(self._store, request)
         if isinstance(answer, Answer):
             raise AttemptError(answer)

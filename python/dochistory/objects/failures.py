@@ -16,6 +16,12 @@ _NOT_KNOWN |= {
     "MissingSecurityHeader",
     "AuthorizationFailure",
     "XAdminUserNotFound",
+    # Of servers that give tokens (RFC 6749).
+    "invalid_client",
+    "invalid_grant",
+    "invalid_request",
+    "invalid_scope",
+    "unauthorized_client",
 }
 _NO_BUCKET = {"NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "InvalidBucketName", "InvalidResourceName"}
 _REGION = {
@@ -25,6 +31,10 @@ _REGION = {
     "IllegalLocationConstraintException",
 }
 _CLOCK = {"RequestTimeTooSkewed", "RequestInTheFuture"}
+_CLOCK_SAID = ("date header", "reasonable timeframe")
+"""Words of Azure, and of Google's server of tokens, about a time that is this machine's."""
+_EXPIRED_SAID = ("not valid in the specified time frame", "expiry time", "token is expired")
+"""Words of Azure about a SAS or a token, for which it has no code of their own."""
 
 
 def error(operation: str, location: Location, options: StorageOptions, answer: Answer) -> dh.ObjectStoreError:
@@ -51,15 +61,34 @@ def explained(answer: Answer) -> tuple[str, str]:
     return f"{_said(answer)}; the request may have had an effect, and nothing was acknowledged: try again", "DH-OBJECTS"
 
 
-def is_expired(answer: Answer) -> bool:
-    """Whether new credentials may help."""
-    return answer.code in _EXPIRED
+def may_be_stale(answer: Answer) -> bool:
+    """Whether new credentials may help. A 401 does not tell what is wrong with a token; it may be its age."""
+    return _is_expired(answer) or answer.status == 401
+
+
+def _is_expired(answer: Answer) -> bool:
+    return answer.code in _EXPIRED or _has(answer.detail, _EXPIRED_SAID)
+
+
+def _is_of_clock(answer: Answer) -> bool:
+    return answer.code in _CLOCK or _has(answer.detail, _CLOCK_SAID) or _has(answer.said, _CLOCK_SAID)
+
+
+def _has(text: str, words: tuple[str, ...]) -> bool:
+    return any(word in text.lower() for word in words)
+
+
+def _is_outside(answer: Answer) -> bool:
+    # Azurite has the same code for a wrong key, with other words.
+    return answer.code == "AuthorizationFailure" and "not authorized to perform this operation" in answer.said
 
 
 def _said(answer: Answer) -> str:
     if answer.status is None:
         return answer.said or answer.text
-    words = ": ".join(part for part in (answer.code, answer.said) if part)
+    # Other details are of signatures.
+    detail = answer.detail if _has(answer.detail, _EXPIRED_SAID + _CLOCK_SAID) else ""
+    words = ": ".join(part for part in (answer.code, answer.said, detail) if part)
     return f"the store answers {answer.status}" + (f" ({words})" if words else "")
 
 
@@ -93,13 +122,13 @@ class _Known:
 _KNOWN = (
     _Known(
         "DH-CLOCK",
-        lambda answer: answer.code in _CLOCK,
+        _is_of_clock,
         "this machine's clock and the store's are too far apart",
         "set this machine's clock (NTP), and try again",
     ),
     _Known(
         "DH-CREDENTIALS",
-        is_expired,
+        _is_expired,
         "the credentials have expired",
         "renew them, or use some that renew themselves: an instance role, a profile, or a credential_provider",
     ),
@@ -108,6 +137,12 @@ _KNOWN = (
         _no_credentials,
         "there are no credentials",
         "set them in the environment or in storage_options, or give this machine a role",
+    ),
+    _Known(
+        "DH-FORBIDDEN",
+        _is_outside,
+        "the storage account does not let this machine in",
+        "allow its network in the account's firewall (Networking), or use a private endpoint",
     ),
     _Known(
         "DH-CREDENTIALS",
