@@ -91,6 +91,13 @@ def google(status: int, code: str, message: str) -> Answer:
     )
 
 
+def batch(line: str) -> Answer:
+    """Azure's answer to a request that deletes one object."""
+    head = "Content-Type: application/http\r\nContent-ID: 0\r\n\r\n"
+    body = f"--b\r\n{head}HTTP/1.1 {line}\r\nx-ms-version: 1\r\n\r\n--b--\r\n"
+    return 202, {"Content-Type": "multipart/mixed; boundary=b"}, body
+
+
 SIGNED = "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly"
 OLD = "Start [Thu, 09 Jul 2026 10:11:03 GMT] - Expiry [Thu, 09 Jul 2026 18:11:03 GMT] - Current [Fri, 10 Jul 2026 …]"
 MAC = "The MAC signature found in the HTTP request 'c2lnbmF0dXJl' is not the same as any computed signature."
@@ -159,6 +166,27 @@ def test_a_provider_is_asked_again_for_credentials_that_have_expired(cloud: Clou
     cloud.choose = lambda asked: refused if "token-0" in asked else (200, there, "found")
     assert getattr(cloud, cloud_of)(credential_provider=provide).get("x") == b"found"
     assert given == ["token-0", "token-1"]
+
+
+@pytest.mark.parametrize("line", ["503 The server is busy.", "500 Operation could not be completed within the time."])
+def test_a_deletion_that_azure_puts_off_is_tried_again(cloud: Cloud, line: str) -> None:
+    left = [line, line]
+    cloud.choose = lambda _asked: batch(left.pop() if left else "202 Accepted")
+    cloud.azure().delete("x")
+    assert len(cloud.asked) == 3
+
+
+def test_what_azure_does_not_have_is_deleted(cloud: Cloud) -> None:
+    cloud.choose = lambda _asked: batch("404 The specified blob does not exist.")
+    cloud.azure().delete("x")
+    assert len(cloud.asked) == 1
+
+
+def test_a_deletion_that_azure_refuses_says_what_to_do(cloud: Cloud) -> None:
+    cloud.choose = lambda _asked: batch("403 This request is not authorized to perform this operation.")
+    with pytest.raises(dh.ObjectStoreError, match=r"^\[DH-FORBIDDEN\] cannot delete x .*answers 403.*: allow to .*"):
+        cloud.azure().delete("x")
+    assert len(cloud.asked) == 1
 
 
 @pytest.mark.parametrize(

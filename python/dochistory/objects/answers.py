@@ -17,6 +17,8 @@ _SAID = re.compile(
     re.DOTALL,
 )
 _DETAIL = re.compile(r"<AuthenticationErrorDetail>\s*(.*?)\s*</AuthenticationErrorDetail>", re.DOTALL)
+_OF_BATCH = re.compile(r"Bulk delete request failed for key .*?: (.*?) \(code: (\d{3})\)")
+"""Azure's client deletes by a request for many, even one: an answer within its answer, without a code of the store."""
 _KIND = re.compile(r"\bkind: (Connect|Timeout|Interrupted|Decode|Request|Unknown)\b")
 _SYSTEM = re.compile(r"message: \"([^\"]+)\"|error: \"([^\"]+)\"")
 
@@ -97,7 +99,8 @@ class Answer:
 def read(error: Exception) -> Answer:
     """What the error of a request says."""
     text = str(error)
-    status = _first(_STATUS, text)
+    of_batch = _OF_BATCH.search(text)
+    status = of_batch[2] if of_batch else _first(_STATUS, text)
     code = _first(_CODE, text)
     name = type(error).__name__
     number = int(status) if status else None
@@ -107,11 +110,13 @@ def read(error: Exception) -> Answer:
     return Answer(
         status=number,
         code=code,
-        said=" ".join((_first(_SAID, text) or _first(_SYSTEM, text)).replace("\\n", " ").split()),
+        said=" ".join(
+            (_first(_OF_BATCH, text) or _first(_SAID, text) or _first(_SYSTEM, text)).replace("\\n", " ").split()
+        ),
         kind=_first(_KIND, text),
         text=" ".join(first.split()) if "dns error" not in text else f"dns error: {first}",
         # Gateways answer 404 for keys, users and addresses that they do not know, too.
-        is_missing=isinstance(error, FileNotFoundError) and (not status or code in _MISSING),
+        is_missing=isinstance(error, FileNotFoundError) and (not status or code in _MISSING or of_batch is not None),
         is_refused=refused,
         detail=" ".join(_first(_DETAIL, text).split()),
     )
