@@ -151,7 +151,7 @@ def test_what_azure_answers_becomes_a_sentence(cloud: Cloud, answer: Answer, sen
 
 
 @pytest.mark.parametrize("cloud_of", ["azure", "google"])
-def test_a_provider_is_asked_again_for_credentials_that_have_expired(cloud: Cloud, cloud_of: str) -> None:
+def test_a_provider_is_asked_again_for_what_has_expired(cloud: Cloud, cloud_of: str) -> None:
     given: list[str] = []
 
     def provide() -> dict[str, Any]:
@@ -207,3 +207,16 @@ def test_a_server_of_tokens_that_refuses_is_no_wrong_endpoint(cloud: Cloud, said
     )
     with pytest.raises(dh.ObjectStoreError, match=rf"^{sentence}"):
         client.get("x")
+
+
+def test_a_list_whose_parts_come_again_has_an_end(cloud: Cloud) -> None:
+    row = "<Contents><Key>h/a</Key><LastModified>2026-07-10T10:00:00.000Z</LastModified><Size>1</Size></Contents>"
+    page = f"<ListBucketResult>{row}<NextContinuationToken>same</NextContinuationToken></ListBucketResult>"
+    left = [page, page]
+    cloud.choose = lambda _asked: (200, {}, left.pop() if left else page.replace("NextC", "NoC"))
+    client = cloud.google(google_bearer_token="t")
+    # A store may have been at fault once.
+    assert [one.name for one in client.list()] == ["a"]
+    cloud.choose = lambda _asked: (200, {}, page)
+    with pytest.raises(dh.ObjectStoreError, match=r"^\[DH-STORE\] cannot list .* repeatedly .*another store"):
+        client.list()

@@ -35,6 +35,8 @@ _LATER = {408, 425, 429}
 """Statuses of requests that may work later, and had no effect."""
 _NEVER = 501
 """The status of a request that the store does not know."""
+REPEATED = "Repeated"
+"""The kind of a list that has no end."""
 
 
 @dataclass(frozen=True)

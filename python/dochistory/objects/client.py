@@ -262,8 +262,13 @@ class ObjectClient:
             import obstore
 
             offset = None if after is None else self._folder + after
-            batches = obstore.list(store, folder or None, offset=offset)
-            return [self._stored(one) for batch in batches for one in batch]
+            found: dict[str, Stored] = {}
+            for batch in obstore.list(store, folder or None, offset=offset):
+                for one in map(self._stored, batch):
+                    if one.name in found:
+                        raise AttemptError(_ENDLESS)
+                    found[one.name] = one
+            return list(found.values())
 
         found = self._repeated(f"list {prefix}*", listed)
         return [one for one in found if one.name.startswith(prefix)]
@@ -373,3 +378,6 @@ def _none_if_missing(request: Callable[[], T]) -> T | None:
 
 _GONE = Answer(None, "", "an object was in the way, and then it was not there", "Interrupted", "", False, False)
 """An earlier attempt, or somebody else, stored the object, and it was deleted since."""
+
+_ENDLESS = Answer(None, "", "names that it had listed come again", answers.REPEATED, "", False, False)
+"""A store that answers a part of a list repeatedly would be asked without end."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import dochistory as dh
+from dochistory.objects import answers
 from dochistory.objects.answers import Answer
 from dochistory.objects.location import Location
 from dochistory.objects.options import StorageOptions
@@ -186,6 +187,12 @@ _KNOWN = (
         _no_object_store,
         "what answers at the endpoint is no object store",
         "check aws_endpoint_url (azure_storage_endpoint)",
+    ),
+    _Known(
+        "DH-STORE",
+        lambda answer: answer.kind == answers.REPEATED,
+        "the store lists the same objects repeatedly",
+        "what lists so has no end: use another store, or another version of it",
     ),
     _Known(
         "DH-MISSING",
