@@ -10,6 +10,7 @@ import secrets
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -282,6 +283,18 @@ def test_a_turn_that_is_renewed_is_not_taken_away(client: Any, monkeypatch: pyte
     with bucket.Turn(client, "orders", 30.0):
         assert len(client.list("audit/turn-orders-")) == 1
     assert client.list("audit/turn-") == []
+
+
+@pytest.mark.parametrize("minutes", [-60, 11, 60])
+def test_a_turn_is_over_by_the_clock_of_the_store(client: Any, monkeypatch: pytest.MonkeyPatch, minutes: int) -> None:
+    now = time.time
+    monkeypatch.setattr(bucket.time, "time", lambda: now() + minutes * 60)
+    turn = bucket.Turn(client, "orders", 0.0)
+    assert not turn.is_taken()
+    with turn:
+        assert bucket.Turn(client, "orders", 0.0).is_taken()
+        monkeypatch.setattr(bucket, "LEASE_S", -2.0)  # as if it had not been renewed for long
+        assert not bucket.Turn(client, "orders", 0.0).is_taken()
 
 
 def acted(what: str, url: str, options: Any, steps: int, out: Path) -> bool:

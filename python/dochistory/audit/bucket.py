@@ -31,6 +31,8 @@ LEASE_S = 600.0
 """How long a turn lasts that its holder does not renew, in seconds."""
 _RENEWED_S = 60.0
 _TRIES = 100
+_CLOCK = f"{FOLDER}clock"
+"""An object whose time alone counts."""
 
 _making = threading.Lock()
 
@@ -303,9 +305,17 @@ class Turn:
         return True
 
     def is_taken(self) -> bool:
-        """Whether any process holds it now, by this machine's clock."""
-        now = time.time() * 1e6
-        return any(now - one.changed_us < LEASE_S * 1e6 for one in self._client.list(self._prefix, after=self._prefix))
+        """Whether any process holds it now, by the store's clock."""
+        turns = self._client.list(self._prefix, after=self._prefix)
+        return bool(turns) and self._now_us() - max(one.changed_us for one in turns) < LEASE_S * 1e6
+
+    def _now_us(self) -> float:
+        """The store's clock, which a new object tells; where none may be put, this machine's."""
+        with suppress(dh.ObjectStoreError):
+            self._client.put(_CLOCK, b"")
+            if (now := self._client.look(_CLOCK)) is not None:
+                return now.changed_us
+        return time.time() * 1e6
 
     def __enter__(self) -> Self:
         self.take()
