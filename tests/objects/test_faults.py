@@ -4,12 +4,14 @@ import random
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dochistory as dh
 from dochistory import objects
+from dochistory.objects import transfer
 from dochistory.objects.retries import Retries
 from tests.objects.conftest import QUICK, Through
 from tests.servers.fault_proxy import Choose, Fault, FaultProxy, Request, Say
@@ -202,3 +204,46 @@ def test_many_faults_create_nothing_twice(through: Through, proxy: FaultProxy) -
     assert {name: len(writers) for name, writers in won.items()} == {f"commit-{number}": 1 for number in range(40)}
     for name, (writer,) in won.items():
         assert clients[0].get(name) == f"writer {writer}".encode()
+
+
+def upload(through: Through, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
+    """The upload of a file in parts, which takes longer than a request is tried."""
+    monkeypatch.setattr(transfer, "WHOLE", 1 << 20)
+    monkeypatch.setattr(transfer, "PART", 5 << 20)
+    monkeypatch.setattr(transfer, "THREADS", 1)
+    (tmp_path / "out").write_bytes(bytes(11 << 20))
+    client = through(retries=Retries(5, 0.01, 0.05, deadline=0.2))
+    return lambda: client.put_file("segment", tmp_path / "out")
+
+
+@pytest.mark.parametrize("fault", [Fault.ERROR_BEFORE, Fault.ERROR_AFTER, Fault.DROP_BEFORE, Fault.DROP_AFTER], ids=str)
+def test_a_part_that_fails_late_does_not_end_its_upload(
+    through: Through, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    sent = upload(through, tmp_path, monkeypatch)
+    fails = [fault]
+
+    def choose(request: Request) -> Fault | None:
+        if "partNumber=1" in request.target:
+            time.sleep(0.5)
+        return fails.pop() if fails and "partNumber=3" in request.target else None
+
+    proxy.choose = choose
+    assert sent() == "created"
+    assert not fails
+
+
+def test_an_upload_whose_end_has_no_answer_is_seen(
+    through: Through, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = upload(through, tmp_path, monkeypatch)
+
+    def choose(request: Request) -> Fault | Say | None:
+        if request.kind != "post" or "uploadId" not in request.target:
+            return None
+        time.sleep(0.5)
+        return ends.pop() if len(ends) > 1 else ends[0]
+
+    ends: list[Fault | Say] = [Say(404, "NoSuchUpload"), Fault.ERROR_AFTER]
+    proxy.choose = choose
+    assert sent() == "created"

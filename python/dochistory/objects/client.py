@@ -7,9 +7,10 @@ blindly: the client looks first.
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import IO, Any, Literal, TypeVar
 
 import dochistory as dh
 from dochistory.objects import answers, failures, transfer
@@ -52,14 +53,14 @@ class ObjectClient:
     """A place in an object store. Safe to use from several threads."""
 
     def __init__(
-        self, location: Location, options: StorageOptions, connect: Callable[[], Any], retries: Retries
+        self, location: Location, options: StorageOptions, connect: Callable[[Retries | None], Any], retries: Retries
     ) -> None:
         self.location = location
         self._options = options
         self._connect = connect
         self._retries = retries
         self._lock = threading.Lock()
-        self._store = connect()
+        self._store = connect(None)
         self.audit: Any = None
         """What `dochistory.audit` knows of the log there."""
         self._folder = f"{location.prefix}/" if location.prefix and location.kind != "file" else ""
@@ -200,11 +201,25 @@ class ObjectClient:
         with Path(path).open("rb") as file:
             if transfer.is_whole(file):
                 return self.put_new(name, file.read())
-            there = self.look(name)
-            if there is not None and there.size == os.fstat(file.fileno()).st_size:
+            if self._has_whole(name, file):
                 return "exists"
-            self._repeated(f"put {name}", lambda store: transfer.put(store, self._folder + name, file))
+            try:
+                # The upload of all parts may take longer than a request is tried. So each part is tried again.
+                self._repeated(
+                    f"put {name}",
+                    lambda _store: transfer.put(self._connect(self._retries), self._folder + name, file),
+                )
+            except dh.ObjectStoreError:
+                # Its end may have been stored without an answer, and does not work twice.
+                with suppress(dh.ObjectStoreError):
+                    if self._has_whole(name, file):
+                        return "created"
+                raise
         return "created"
+
+    def _has_whole(self, name: str, file: IO[bytes]) -> bool:
+        there = self.look(name)
+        return there is not None and there.size == os.fstat(file.fileno()).st_size
 
     def get_file(self, name: str, path: str | Path, size: int | None = None) -> bool:
         """Write an object's bytes into a file, in parts side by side; answers whether there is an object.
@@ -332,7 +347,7 @@ class ObjectClient:
             return False
         with self._lock:
             if self._store is used:
-                self._store = self._connect()
+                self._store = self._connect(None)
         return True
 
     def _error(self, operation: str, answer: Answer | None) -> dh.ObjectStoreError:

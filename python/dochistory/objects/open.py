@@ -40,7 +40,7 @@ def open_client(
         raise dh.ObjectStoreError(
             f"[DH-EXTRA] {location.url}: object storage needs the package obstore: pip install 'dochistory[objects]'"
         )
-    return ObjectClient(location, options, lambda: _connected(location, options), retries or Retries())
+    return ObjectClient(location, options, lambda own: _connected(location, options, own), retries or Retries())
 
 
 def check_name(name: str) -> None:
@@ -65,8 +65,8 @@ def check_name(name: str) -> None:
     refuse_unknown(name)
 
 
-def _connected(location: Location, options: StorageOptions) -> Any:
-    """A store of obstore that tries each request once."""
+def _connected(location: Location, options: StorageOptions, retries: Retries | None) -> Any:
+    """A store of obstore that tries each request once, or within these bounds."""
     from obstore import exceptions, store
 
     if location.kind == "file":
@@ -74,7 +74,7 @@ def _connected(location: Location, options: StorageOptions) -> Any:
     given: dict[str, Any] = {
         "config": _config(location, options),
         "client_options": _client_options(location, options),
-        "retry_config": {"max_retries": 0},
+        "retry_config": retries.of_client() if retries else {"max_retries": 0},
         "credential_provider": credentials.provider(location, options),
     }
     refused: Exception

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
 _ending = threading.Event()
 # Nobody begins another attempt while Python ends: the engine waits only a few seconds for requests under way.
@@ -24,6 +26,18 @@ class Retries:
     deadline: float = 20.0
     """Time in seconds after which no further attempt begins. It is far below the life of a signature, after which
     the store would refuse a request that comes late."""
+
+    def of_client(self) -> dict[str, Any]:
+        """These bounds, as obstore takes them."""
+        return {
+            "max_retries": self.attempts - 1,
+            "retry_timeout": timedelta(seconds=self.deadline),
+            "backoff": {
+                "init_backoff": timedelta(seconds=self.first_wait),
+                "max_backoff": timedelta(seconds=self.longest_wait),
+                "base": 2,
+            },
+        }
 
     def rounds(self) -> Iterator[int]:
         """The numbers of the attempts, with a wait between any two: a random part of a time that doubles."""
