@@ -288,7 +288,7 @@ def test_a_turn_that_is_renewed_is_not_taken_away(client: Any, monkeypatch: pyte
 @pytest.mark.parametrize("minutes", [-60, 11, 60])
 def test_a_turn_is_over_by_the_clock_of_the_store(client: Any, monkeypatch: pytest.MonkeyPatch, minutes: int) -> None:
     now = time.time
-    monkeypatch.setattr(bucket.time, "time", lambda: now() + minutes * 60)
+    monkeypatch.setattr(time, "time", lambda: now() + minutes * 60)
     turn = bucket.Turn(client, "orders", 0.0)
     assert not turn.is_taken()
     with turn:
