@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dochistory as dh
-from dochistory.spark import staging
+from dochistory.spark import compat, staging
 from tests.spark.support import (
     Recorder,
     Stream,
@@ -107,6 +107,33 @@ def test_a_copy_that_decided_otherwise_is_handed_to_nobody(
     with dh.spark.claim(documents, history_path, orders(resolver=moody)) as claim, refused:
         serve(claim, recorder)
     assert recorder.runs() == []
+
+
+@pytest.mark.parametrize("times", [1, 99])
+def test_rows_lost_before_anything_is_begun_are_decided_again(
+    spark: "SparkSession", history_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    documents, kept = frame(spark, IDS), []
+    once = type(documents).localCheckpoint
+
+    def lost(rows: "DataFrame", *args: Any, **kwargs: Any) -> "DataFrame":
+        found = once(rows, *args, **kwargs)
+        kept.append(found)
+        if len(kept) <= times:
+            compat.let_go(found)  # as an executor takes them with it
+        return found
+
+    monkeypatch.setattr(type(documents), "localCheckpoint", lost)
+    if times > 1:
+        with pytest.raises(Exception, match="Checkpoint block rdd_"):
+            dh.spark.claim(documents, history_path, orders())
+        assert states(history_path, "processing") == set()
+    else:
+        with dh.spark.claim(documents, history_path, orders()) as claim:
+            serve(claim, recorder)
+        assert recorder.runs() == sorted(IDS)
+        assert states(history_path, "completed") == set(IDS)
+    assert left_over(history_path) == []
 
 
 @pytest.mark.slow

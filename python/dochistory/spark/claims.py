@@ -235,7 +235,8 @@ def claim(
     Args:
         df: the documents, in the columns that the trigger looks at, and any others. It is evaluated
             once; again only if others run the same transaction meanwhile, or are first with more
-            than a million of the documents.
+            than a million of the documents, or if Spark loses an executor with rows of it before
+            any document is begun.
         history: the history, its directory, which all machines must see under the same path, or the
             URL of its bucket; it is created if it is not there.
         trigger: whose documents they are. It must detect duplicates by its history.
@@ -311,6 +312,10 @@ def claim(
                     if attempt + 1 == _TRIES:
                         raise _gave_up(error) from error
                     time.sleep(0.05 * 2**attempt)
+                except _RowsLostError as error:
+                    job.abort()
+                    if attempt + 1 == _TRIES:
+                        raise error.by_spark from None
                 except BaseException:
                     # Also when a query is stopped: what the tasks staged is of no use.
                     job.abort()
@@ -319,6 +324,14 @@ def claim(
         end(True)
         raise
     raise dh.StateError("[DH-STATE] each attempt returns or raises")
+
+
+class _RowsLostError(Exception):
+    """Spark lost rows with an executor before anything was begun, so the claim may be made again."""
+
+    def __init__(self, by_spark: Exception) -> None:
+        super().__init__(str(by_spark))
+        self.by_spark = by_spark
 
 
 def _gave_up(error: "dh.ConflictError") -> "dh.TransactionError":
@@ -374,11 +387,17 @@ class Claimer:
             ConflictError: [DH-CONFLICT] others were first with more than `most_lost` documents, or
                 with the transaction; nothing was begun.
             SchemaError: [DH-SCHEMA] no document has an id; nothing was begun.
+            _RowsLostError: an executor was lost, and rows with it; nothing was begun.
         """
         # A bucket says that the reservation counts while the tasks work.
         with beside(job.prove, Thread) as proven:
-            kept = self._staged(history, place, job, routed).localCheckpoint(eager=True)
-            found = kept.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.*").collect()
+            try:
+                kept = self._staged(history, place, job, routed).localCheckpoint(eager=True)
+                found = kept.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.*").collect()
+            except Exception as error:
+                if compat.has_lost_rows(error):
+                    raise _RowsLostError(error) from error
+                raise
             proven()
         receipts = self.receipts = [bytes(row.receipt) for row in found]
         read: list[Mapping[str, Any]] = [_native.read_receipt(receipt) for receipt in receipts]

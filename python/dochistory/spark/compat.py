@@ -304,6 +304,22 @@ def stored(frame: DataFrame) -> DataFrame:
     return frame.localCheckpoint(eager=True)
 
 
+_LOST = (
+    "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND",
+    "Checkpoint block rdd_",  # before Spark 4.1
+    "with indeterminate output was failed and retried",
+)
+
+
+def has_lost_rows(error: Exception) -> bool:
+    """Whether a job failed as an executor was lost with rows of it, which Spark itself does not compute again.
+
+    They were kept there alone; or computed again they differ, as the numbers of rows do that come
+    from a shuffle, and other tasks have used them already.
+    """
+    return any(text in str(error) for text in _LOST)
+
+
 def let_go(frame: DataFrame) -> None:
     """Free what `stored` keeps. Where that fails, Spark does it when Java has collected the plan."""
     any_frame: Any = frame
