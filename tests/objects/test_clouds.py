@@ -1,10 +1,12 @@
 """Azure and Google, by what they document: a server on loopback that gives one answer to everything."""
 
 import http.server
+import json
 import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +37,7 @@ class Cloud:
 
     def google(self, **options: Any) -> objects.ObjectClient:
         """A client that takes this for Google."""
-        own = {"google_base_url": f"http://127.0.0.1:{self.port}", "allow_http": "true"}
+        own = {"google_base_url": f"http://127.0.0.1:{self.port}"}  # on loopback, plain HTTP is allowed
         return objects.open_client("gs://bucket/h", {**own, **options}, retries=QUICK)
 
 
@@ -220,3 +222,21 @@ def test_a_list_whose_parts_come_again_has_an_end(cloud: Cloud) -> None:
     cloud.choose = lambda _asked: (200, {}, page)
     with pytest.raises(dh.ObjectStoreError, match=r"^\[DH-STORE\] cannot list .* repeatedly .*another store"):
         client.list()
+
+
+def test_an_endpoint_of_google_is_named_and_shown() -> None:
+    options = {"google_base_url": "http://127.0.0.1:1", "google_bearer_token": "a-secret"}
+    client = objects.open_client("gs://bucket/h", options, retries=QUICK)
+    assert "http://127.0.0.1:1" in repr(client)
+    with pytest.raises(dh.ObjectStoreError, match=r"^\[DH-ENDPOINT\] .* nobody answers .*google_base_url"):
+        client.get("x")
+
+
+def test_options_that_are_not_enough_say_what_is(tmp_path: Path) -> None:
+    with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\] .*Account .*: name it by azure_storage_account_name"):
+        objects.open_client("az://container/h", {})
+    source = {"file": "/x"}
+    federated = {"type": "external_account", "audience": "a", "subject_token_type": "t", "credential_source": source}
+    (tmp_path / "key.json").write_text(json.dumps(federated))
+    with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\] .*external_account.*: .*GoogleCredentialProvider"):
+        objects.open_client("gs://bucket/h", {"google_application_credentials": str(tmp_path / "key.json")})

@@ -180,13 +180,13 @@ _KNOWN = (
         "DH-ENDPOINT",
         lambda answer: answer.kind == "Connect",
         "nobody answers at the endpoint",
-        "check aws_endpoint_url (azure_storage_endpoint), the region, and the network",
+        "check aws_endpoint_url (azure_storage_endpoint, google_base_url), the region, and the network",
     ),
     _Known(
         "DH-ENDPOINT",
         _no_object_store,
         "what answers at the endpoint is no object store",
-        "check aws_endpoint_url (azure_storage_endpoint)",
+        "check aws_endpoint_url (azure_storage_endpoint, google_base_url)",
     ),
     _Known(
         "DH-STORE",

@@ -102,7 +102,17 @@ def _refused(location: Location, options: StorageOptions, error: Exception) -> A
             f"[DH-CREDENTIALS] {location.url}: the credentials are not whole ({said}): set what is missing in the "
             "environment or in storage_options"
         )
-    raise dh.ConfigError(options.redacted(f"[DH-CONFIG] storage_options for {location.url}: {said}"))
+    more = next((f": {advice}" for words, advice in _ADVICE.items() if words in said), "")
+    raise dh.ConfigError(options.redacted(f"[DH-CONFIG] storage_options for {location.url}: {said}{more}"))
+
+
+_ADVICE = {
+    "Account must be specified": "name it by azure_storage_account_name, or in the URL "
+    "(abfss://container@account.dfs.core.windows.net/…)",
+    "variant `external_account`": "the client does not take such credentials: give it credential_provider="
+    "obstore.auth.google.GoogleCredentialProvider()",
+}
+"""What to do about options of which the client only says what is wrong."""
 
 
 def _config(location: Location, options: StorageOptions) -> dict[str, str]:
@@ -126,7 +136,11 @@ def _client_options(location: Location, options: StorageOptions) -> dict[str, An
 
 
 def _endpoint(location: Location, options: StorageOptions) -> str:
-    given = [value for name, value in options.for_store().items() if "endpoint" in name]
-    variables = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"), "az": ("AZURE_STORAGE_ENDPOINT",)}
+    given = [value for name, value in options.for_store().items() if "endpoint" in name or "base_url" in name]
+    variables = {
+        "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+        "az": ("AZURE_STORAGE_ENDPOINT",),
+        "gs": ("GOOGLE_BASE_URL",),
+    }
     given += [os.environ[name] for name in variables.get(location.kind, ()) if name in os.environ]
     return given[0] if given else ""

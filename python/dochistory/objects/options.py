@@ -38,7 +38,7 @@ _OF_OTHERS = {
 
 _SHOWN = re.compile(
     r"(aws_|azure_storage_|azure_|google_)?"
-    r"(region|default_region|endpoint(_url)?(_s3)?|account_name|profile|bucket|container_name|use_emulator"
+    r"(region|default_region|endpoint(_url)?(_s3)?|base_url|account_name|profile|bucket|container_name|use_emulator"
     r"|virtual_hosted_style_request|s3_express|skip_signature|allow_http|allow_invalid_certificates"
     r"|connect_timeout|timeout|pool_\w+|user_agent)"
 )
@@ -50,6 +50,7 @@ _USUAL = (
     *("azure_storage_account_name", "azure_storage_account_key", "azure_storage_sas_key", "azure_storage_endpoint"),
     *("azure_storage_client_id", "azure_storage_client_secret", "azure_storage_tenant_id"),
     *("google_service_account", "google_service_account_key", "google_application_credentials"),
+    "google_base_url",
     *("credential_provider", "allow_http", "timeout", "connect_timeout"),
 )
 
