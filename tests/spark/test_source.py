@@ -122,6 +122,31 @@ def test_invalid_options_are_refused(spark: "SparkSession", history: Path, optio
         read(spark, history, trigger="orders", **options).collect()
 
 
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ("key string, state string", "the table entries has no column 'state'; it has trigger string, key string"),
+        ("key int", "column 'key' of the table entries is string, not int"),
+    ],
+)
+def test_a_schema_that_the_table_has_not_is_refused(
+    spark: "SparkSession", history: Path, schema: str, text: str
+) -> None:
+    reader = spark.read.format("dochistory").option("path", str(history)).option("trigger", "orders")
+    with pytest.raises(Exception, match=rf"\[DH-SCHEMA\] {text}"):
+        reader.schema(schema).load().collect()
+    assert reader.schema("status string, key string").load().where("key = '0-1'").collect() == [("completed", "0-1")]
+
+
+def test_sql_reads_by_a_view_and_says_that_no_table_can(spark: "SparkSession", history: Path) -> None:
+    given = f"USING dochistory OPTIONS (path '{history}', trigger 'orders')"
+    with pytest.raises(Exception, match=r"\[DH-CONFIG\] Spark's catalog forgets .* CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE entries_of_orders {given}")
+    spark.sql(f"CREATE TEMPORARY VIEW entries_of_orders {given}")
+    assert spark.sql("SELECT key FROM entries_of_orders").count() == 45
+    spark.sql("DROP VIEW entries_of_orders")
+
+
 def test_a_history_that_is_not_there_is_an_error(spark: "SparkSession", tmp_path: Path) -> None:
     with pytest.raises(Exception, match="DH-OPEN"):
         read(spark, tmp_path / "nowhere").collect()

@@ -32,6 +32,12 @@ class Options:
 
     def __init__(self, given: Mapping[str, str], *, writing: bool) -> None:
         self._given = {name.lower(): value for name, value in given.items()}
+        if "provider" in self._given:
+            # Spark's catalog says so when it makes a table; a query of the table then comes without any option.
+            raise dh.ConfigError(
+                "[DH-CONFIG] Spark's catalog forgets the options of a table, so that nobody could read it: instead of "
+                "CREATE TABLE use CREATE TEMPORARY VIEW … USING dochistory OPTIONS (path '…', trigger '…')"
+            )
         known = _WRITING if writing else _READING
         columns = {name for name in self._given if writing and name.startswith(_RENAMED)}
         storage = {name for name in self._given if name.startswith(STORAGE)}

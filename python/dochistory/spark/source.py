@@ -50,6 +50,23 @@ def schema(given: Mapping[str, str]) -> str:
     return _SCHEMAS[Options(given, writing=False).table()]
 
 
+def _check_columns(given: StructType, table: str) -> None:
+    """Refuse a schema that Spark was given and that the table has not: it may leave columns out, or order them."""
+    # Spark's own parser needs a session, and the process that plans a read has none.
+    known = dict(one.split() for one in _SCHEMAS[table].split(", "))
+    for field in given.fields:
+        if field.name not in known:
+            raise dh.SchemaError(
+                f"[DH-SCHEMA] the table {table} has no column {field.name!r}; it has {_SCHEMAS[table]}: "
+                "leave .schema(…) out, or name these"
+            )
+        if field.dataType.simpleString() != known[field.name]:
+            raise dh.SchemaError(
+                f"[DH-SCHEMA] column {field.name!r} of the table {table} is {known[field.name]}, "
+                f"not {field.dataType.simpleString()}: leave .schema(…) out, and cast the column afterwards"
+            )
+
+
 @dataclass(frozen=True)
 class _Part(InputPartition):
     """A part of the keys of one trigger."""
@@ -80,6 +97,7 @@ class Reader(DataSourceReader):
         if self._partitions == 0:
             raise dh.ConfigError("[DH-CONFIG] partitions is 0; it must be 1 or more")
         self._columns = columns
+        _check_columns(columns, self._table)
         self._keys = options.keys()
         if self._keys is not None and self._table != "entries":
             raise dh.ConfigError(f"[DH-CONFIG] the table {self._table} has no keys: leave the option key or keys out")
