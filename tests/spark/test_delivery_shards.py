@@ -274,8 +274,11 @@ def test_later_batch_of_one_stream_with_other_columns_is_refused(spark: SparkSes
     run(handle, 0, header(10, 20))
     with pytest.raises(dh.SchemaError, match="differ in the columns extra"):
         handle(spark.createDataFrame([(header(0, 10), "x", 1)], "header string, body string, extra int"), 1)
-    run(handle, 1, header(10, 20), header(0, 10))
+    run(handle, 1, header(10, 20))
+    with pytest.raises(dh.SchemaError, match=r"column 'body' is string, and now it is int: cast it"):
+        handle(spark.createDataFrame([(header(0, 10), 7)], "header string, body int"), 2)
+    run(handle, 2, header(10, 20), header(0, 10))
     handle.close()
     assert applied.of == {"s0": [header(0, 10), header(10, 20)]}
     with pytest.raises(dh.SchemaError, match="stream"):
-        handler(history_path, applied)(spark.createDataFrame([(header(0, 10),)], "header string"), 2)
+        handler(history_path, applied)(spark.createDataFrame([(header(0, 10),)], "header string"), 3)

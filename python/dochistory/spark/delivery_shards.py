@@ -183,6 +183,7 @@ class DeliveryShards:
                 raise dh.SchemaError(
                     f"[DH-SCHEMA] messages wait from earlier batches, which differ in the columns {names}"
                 )
+            _check_types(kept.schema, frame.schema)
             rows = numbered(kept, is_kept=True).unionByName(rows)
         if "stream" in found:
             parts = self.parts or compat.parallelism(frame.sparkSession)
@@ -190,6 +191,17 @@ class DeliveryShards:
         else:
             routed = rows.repartition(1)
         return routed.sortWithinPartitions(F.col(_KEPT).desc(), _ARRIVAL)
+
+
+def _check_types(kept: StructType, now: StructType) -> None:
+    """Refuse columns whose type has changed: Spark would cast them, or fail to, task by task."""
+    for field in now.fields:
+        before, after = kept[field.name].dataType.simpleString(), field.dataType.simpleString()
+        if before != after:
+            raise dh.SchemaError(
+                f"[DH-SCHEMA] messages wait from earlier batches, whose column {field.name!r} is {before}, and now it "
+                f"is {after}: cast it to one type"
+            )
 
 
 def _own(columns: list[str]) -> list["Column"]:
