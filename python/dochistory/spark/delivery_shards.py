@@ -20,6 +20,7 @@ from pyspark.sql.types import (
     ByteType,
     DecimalType,
     LongType,
+    NumericType,
     StructField,
     StructType,
 )
@@ -194,10 +195,14 @@ class DeliveryShards:
 
 
 def _check_types(kept: StructType, now: StructType) -> None:
-    """Refuse columns whose type has changed: Spark would cast them, or fail to, task by task."""
+    """Refuse columns whose type has changed: Spark would cast them, or fail to, task by task.
+
+    Of two kinds of numbers it takes the wider one.
+    """
     for field in now.fields:
-        before, after = kept[field.name].dataType.simpleString(), field.dataType.simpleString()
-        if before != after:
+        types = (kept[field.name].dataType, field.dataType)
+        before, after = (one.simpleString() for one in types)
+        if before != after and not all(isinstance(one, NumericType) for one in types):
             raise dh.SchemaError(
                 f"[DH-SCHEMA] messages wait from earlier batches, whose column {field.name!r} is {before}, and now it "
                 f"is {after}: cast it to one type"

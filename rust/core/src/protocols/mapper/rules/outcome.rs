@@ -212,7 +212,7 @@ impl Rule {
             Self::M5 => "pending, and the policy says that it was sent",
             Self::M6 | Self::N1 => "best effort is not checked",
             Self::M7 | Self::N4Queue => "an earlier message of its queue failed, is in doubt or waits",
-            Self::M8 | Self::NoId => "without an id nothing can be checked",
+            Self::M8 | Self::NoId => "without an id of 1 to 65,535 bytes nothing can be checked",
             Self::M1Batch => "an earlier row of the batch has the same id and is being sent",
             Self::M1Failed => "not delivered; a retry is new, unless somebody else has begun it or decided about it",
             Self::M1Unknown => "sent, but it is unknown whether it was delivered",
