@@ -78,8 +78,16 @@ def _into_bucket(given: "_Given", target: str) -> int:
     with _temporary("dochistory-backup-", None) as home:
         draft = home / "draft"
         _drafted(given, draft)
-        _native._copy_to_bucket(draft, target, given.storage_options)  # noqa: SLF001
+        client = objects.open_client(target, given.storage_options)
+        if other := next(iter(client.list()), None):
+            raise dh.OpenError(
+                f"[DH-OPEN] {client.location.url}: the place for the copy holds other objects ({other.name}): name "
+                "another URL"
+            )
+        objects.quick_check(client)
+        # Before the history's identity: what is cut off before that is no history, and is not taken for a whole one.
         copies.store(draft, target, given.storage_options)
+        _native._copy_to_bucket(draft, target, given.storage_options)  # noqa: SLF001
     with dh.open(target, read_only=True, storage_options=given.storage_options) as copy:
         return copy.verify(progress=given.progress)
 

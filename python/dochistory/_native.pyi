@@ -2725,8 +2725,8 @@ def _copy_from_bucket(
 def _copy_to_bucket(
     directory: str | os.PathLike[str], url: str, storage_options: Mapping[str, object] | None = None
 ) -> None:
-    """Copy a history in a directory, to which nobody else writes, to a URL where nothing is. Not
-    public: `dochistory backup` uses it.
+    """Copy a history in a directory, to which nobody else writes, to a URL where nothing is but the
+    copy of its audit log. Not public: `dochistory backup` uses it, and checks the store before.
 
     Args:
         directory: the history; its log is put into segments.

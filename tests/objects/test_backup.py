@@ -1,7 +1,9 @@
 """`dochistory.backup`: a checked copy, between directories and buckets."""
 
-from itertools import pairwise
+from collections.abc import Callable
+from itertools import count, pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,3 +61,38 @@ def test_what_cannot_be_copied_is_refused_and_leaves_nothing(s3: Server, place: 
     dh.backup(tmp_path / "h", place, storage_options=options)
     with pytest.raises(dh.OpenError, match="holds other objects"):
         dh.backup(tmp_path / "h", place, storage_options=options)
+
+
+def test_a_copy_that_is_cut_off_is_no_history(
+    s3: Server, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = 0
+
+    def counted(request: Callable[..., Any]) -> Callable[..., Any]:
+        def send(*arguments: Any) -> Any:
+            nonlocal left
+            if left == 0:
+                raise KeyboardInterrupt
+            left -= 1
+            return request(*arguments)
+
+        return send
+
+    for name in ("put", "put_new"):
+        monkeypatch.setattr(objects.ObjectClient, name, counted(getattr(objects.ObjectClient, name)))
+    monkeypatch.setattr(objects, "quick_check", lambda _client: None)
+    with dh.open(tmp_path / "first", create=True) as history:
+        fill(history)
+    options = dict(s3.options)
+    for number in count():
+        left, target = number, f"{place}-{number}"
+        try:
+            dh.backup(tmp_path / "first", target, storage_options=options)
+        except KeyboardInterrupt:
+            with pytest.raises(dh.OpenError, match="there is no history here"):
+                dh.open(target, storage_options=options)
+        else:
+            break
+    assert number > 8
+    with dh.open(target, storage_options=options) as copy:
+        assert is_whole(copy)

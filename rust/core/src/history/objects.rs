@@ -12,6 +12,9 @@ use crate::{Error, Result};
 
 /// How often the store is asked for the history's identity.
 const TRIES: u32 = 6;
+/// The objects of the audit log.
+const OF_LOG: &str = "audit/";
+const LOG: &str = "known/audit";
 /// The directories of all key spaces.
 const ROOMS: [&str; 3] = [TRIGGERS, Room::Mapper.directory(), Room::Delivery.directory()];
 
@@ -173,12 +176,13 @@ pub fn copy_from_objects(store: Arc<dyn ObjectStore>, directory: &Path) -> Resul
 }
 
 impl History {
-    /// Copy this history, to which nobody else writes, into an object store that has nothing. The
-    /// identity goes last: until then it is no history.
+    /// Copy this history, to which nobody else writes, into an object store that has nothing but
+    /// the copy of its audit log. The identity goes last: until then it is no history.
     #[doc(hidden)]
     pub fn copy_to_objects(&self, store: &Arc<dyn ObjectStore>) -> Result<()> {
         let refused = |reason: String| Err(Error::Open { path: store.place().into(), reason });
-        if let Some(other) = ask(|| store.list(""))?.first() {
+        let is_other = |name: &str| name != LOG && !name.starts_with(OF_LOG);
+        if let Some(other) = ask(|| store.list(""))?.iter().find(|one| is_other(&one.name)) {
             return refused(format!("the place for the copy holds other objects ({}): name another URL", other.name));
         }
         for name in self.triggers()? {

@@ -33,8 +33,8 @@ pub(crate) fn _copy_from_bucket(
     Ok(crate::calls::outside(py, || copy_from_objects(Arc::new(client), &directory))?)
 }
 
-/// Copy a history in a directory, to which nobody else writes, to a URL where nothing is. Not
-/// public: `dochistory backup` uses it.
+/// Copy a history in a directory, to which nobody else writes, to a URL where nothing is but the
+/// copy of its audit log. Not public: `dochistory backup` uses it, and checks the store before.
 ///
 /// Args:
 ///     directory: the history; its log is put into segments.
@@ -50,7 +50,6 @@ pub(crate) fn _copy_to_bucket(
 ) -> Outcome<()> {
     let _call = InCall::enter(py);
     let client = Client::connect(py, url, storage_options)?;
-    client.check(py)?;
     let store: Arc<dyn ObjectStore> = Arc::new(client);
     Ok(crate::calls::outside(py, || Engine::open(&directory, &OpenOptions::default())?.copy_to_objects(&store))?)
 }
