@@ -150,7 +150,7 @@ class OneByOne:
         return None
 
     def _begin_one(self, document: Document) -> _Kind:
-        now = self.consumer._own_time()
+        now = self.consumer._unseen.own_time()
         claim = self.consumer._ask_to_begin(
             lambda history: history.begin_one(trigger=self._trigger, now=now, **document.asked),
             (lambda: _batch_of([document]), None, now),
@@ -161,7 +161,7 @@ class OneByOne:
         return kind
 
     def _begin_many(self, documents: Sequence[Document]) -> _Kinds:
-        batch, now = _batch_of(documents), self.consumer._own_time()
+        batch, now = _batch_of(documents), self.consumer._unseen.own_time()
         claim = self.consumer._ask_to_begin(
             lambda history: history.begin(batch, self._trigger, now=now), (lambda: batch, None, now)
         )

@@ -23,23 +23,19 @@ import datetime as dt
 import logging
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-import pyarrow as pa
-
 import dochistory as dh
-from dochistory import _checks, _columns, _durations, _ids, journal
+from dochistory import _checks, _columns, _ids, journal
 from dochistory._forks import PerProcess
 from dochistory._one_by_one import OneByOne
-from dochistory._own_entries import release_own
 from dochistory._place import Place
 from dochistory._tally import Tally
+from dochistory._unseen import Begun, Unseen
 from dochistory.once import Document, Once, OnError, on_error_of
 from dochistory.statistics import Statistics
 from dochistory.suspension import Suspension
@@ -53,12 +49,6 @@ T = TypeVar("T")
 
 _COPY_IS_GONE = "the local copy of this history was deleted"
 """What the engine says of it. Other failures of that class say that the history is not as it was."""
-
-_Begun = tuple[Callable[[], Any], Mapping[str, str] | None, dt.datetime]
-"""Documents that a call has begun, their columns, and when."""
-
-_UNCLEAR = (dh.StorageError, dh.FailedError, dh.FencedError, dh.LockedError)
-"""Failures of a begin after which documents may be in progress: of the audit log, or of a commit without an answer."""
 
 _JOURNAL = logging.getLogger(journal.LOGGER)
 
@@ -127,9 +117,7 @@ class Consumer:
         self._was_there = False
         self._has_warned = False
         self._counts_fail = False
-        self._timing = PerProcess(threading.Lock)
-        self._last = _durations.utc_now()
-        self._unseen: deque[_Begun] = deque()
+        self._unseen = Unseen(trigger)
         self._tallies = PerProcess(lambda: Tally(self._write_tally))
         self._one_by_one = OneByOne(self)
 
@@ -203,7 +191,7 @@ class Consumer:
         """
         was_suspended = self._check()
         table = _ids.table_of(documents, columns)
-        own = self._own_time() if now is None and transaction is None else None
+        own = self._unseen.own_time() if now is None and transaction is None else None
         claim = self._ask_to_begin(
             lambda history: history.begin(
                 table,
@@ -372,16 +360,7 @@ class Consumer:
         if self.suspension.suspends:
             raise self.suspension.failed(error) from error
 
-    def _own_time(self) -> dt.datetime:
-        """The time now, as no other call has it: by it what a call begins is known from what others begin."""
-        with self._timing():
-            now = _durations.utc_now()
-            if dt.timedelta(0) <= self._last - now < dt.timedelta(seconds=1):  # else the clock was set back
-                now = self._last + dt.timedelta(microseconds=1)
-            self._last = now
-            return now
-
-    def _ask_to_begin(self, call: Callable[[dh.History], T], begun: _Begun | None) -> T:
+    def _ask_to_begin(self, call: Callable[[dh.History], T], begun: Begun | None) -> T:
         """As `_ask`, for what begins documents: a failure suspends the trigger, if it says so.
 
         Args:
@@ -390,38 +369,14 @@ class Consumer:
         """
         is_asked = False
         try:
-            self._release_unseen()
+            self._unseen.release(self._ask)
             is_asked = True
             return self._ask(call)
         except dh.DocHistoryError as error:
-            if is_asked and begun is not None and isinstance(error, _UNCLEAR):
-                self._unseen.append(begun)
+            if is_asked and begun is not None:
+                self._unseen.note(begun, error)
             self._failed(error)
             raise
-
-    def _release_unseen(self) -> None:
-        """Release what calls began that failed, and could not release it: nobody has seen it."""
-        while self._unseen:
-            try:
-                unseen = self._unseen.pop()
-            except IndexError:
-                return  # another thread was first
-            try:
-                self._ask(partial(self._release_begun, *unseen))
-            except BaseException:
-                self._unseen.append(unseen)
-                raise
-
-    def _release_begun(
-        self,
-        documents: Callable[[], Any],
-        columns: Mapping[str, str] | None,
-        started_at: dt.datetime,
-        history: dh.History,
-    ) -> None:
-        plain = self.trigger.replace(resolver=None, without_ids="in_doubt")
-        keys = pa.table(history.classify(documents(), plain, columns=columns))["key"]
-        release_own(history, self.trigger, keys.drop_null().unique().to_pylist(), started_at)
 
     def _passes(self, error: dh.DocHistoryError) -> bool:
         """Whether another attempt may not meet a failure that says nothing about the history.

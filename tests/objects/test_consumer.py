@@ -255,7 +255,7 @@ def test_what_a_commit_without_an_answer_began_is_new_again(
             consumer.suspension.resume()
             with pytest.raises(dh.SuspendedError):
                 begun()
-        assert len(consumer._unseen) == 1  # noqa: SLF001
+        assert len(consumer._unseen._begun) == 1  # noqa: SLF001
         proxy.choose = lambda _request: None
         consumer.suspension.resume()
         with made() as other:

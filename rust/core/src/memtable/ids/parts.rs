@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::{AT_A_TIME, GROUP, Memtable, MemtableEntry};
+use super::kept::AT_A_TIME;
+use super::{GROUP, Memtable, MemtableEntry};
 use crate::key::Key;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::{EntryRun, Runs, Stamps, TextEntry, UuidEntry};
