@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("confluent_kafka", reason="wants Kafka's client, which older Sparks' environments have not")
+
 from tests.brokers.campaign import Campaign, ids_of, messages
 from tests.brokers.test_kafka import publish
 from tests.servers import spark_kafka
