@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,26 @@ EXTENSION = {
     "pyo3",
     "pyo3-arrow",
 }
+
+NOT_IN_THE_MATRIX = (
+    "aio_pika boto3 confluent_kafka deltalake duckdb grpc hypothesis moto obstore pika polars psycopg stomp yaml"
+)
+"""What the environments of `make test-matrix` do not install."""
+COLLECT = f"""
+import builtins
+import pytest
+
+real = builtins.__import__
+
+def lacking(name, *rest, **named):
+    if name.split(".")[0] in {NOT_IN_THE_MATRIX!r}.split():
+        raise ModuleNotFoundError(name)
+    return real(name, *rest, **named)
+
+builtins.__import__ = lacking
+what = ["tests/spark", "-m", "matrix", "--collect-only", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout"]
+raise SystemExit(pytest.main(what))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +94,10 @@ def test_dependencies_are_few_and_none_comes_unnoticed(packages: list[dict[str, 
     assert direct["dochistory-python"] == EXTENSION
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert [re.split(r"\W", one)[0] for one in project["dependencies"]] == ["pyarrow"]
+
+
+def test_the_matrix_of_sparks_wants_no_package_that_it_lacks() -> None:
+    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-c", COLLECT]
+    collected = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, check=False)
+    assert collected.returncode == 0, collected.stdout[-3000:]
