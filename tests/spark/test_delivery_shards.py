@@ -282,3 +282,16 @@ def test_later_batch_of_one_stream_with_other_columns_is_refused(spark: SparkSes
     assert applied.of == {"s0": [header(0, 10), header(10, 20)]}
     with pytest.raises(dh.SchemaError, match="stream"):
         handler(history_path, applied)(spark.createDataFrame([(header(0, 10),)], "header string"), 3)
+
+
+def test_waiting_messages_take_the_wider_type_of_a_later_batch(spark: SparkSession, history_path: Path) -> None:
+    applied: list[dict[str, Any]] = []
+
+    def apply(messages: pa.Table, _batch: object) -> None:
+        applied.extend(messages.select(["header", "cents"]).to_pylist())
+
+    handle = handler(history_path, apply, stream="s0", start=0, patience=9)
+    handle(spark.createDataFrame([(header(10, 20), 7)], "header string, cents int"), 0)
+    handle(spark.createDataFrame([(header(0, 10), 1 << 40)], "header string, cents bigint"), 1)
+    handle.close()
+    assert applied == [{"header": header(0, 10), "cents": 1 << 40}, {"header": header(10, 20), "cents": 7}]
