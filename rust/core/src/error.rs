@@ -125,7 +125,7 @@ pub enum Error {
     #[error("{0}")]
     ObjectStore(String),
     /// Another handle's commit came first: the operation decides again.
-    #[error("[DH-LOCKED] another writer's commit came first: try again")]
+    #[error("[DH-LOCKED] another commit came first, or one before this in the same process failed: try again")]
     Refused,
     /// The call does not fit the state of its object.
     #[error("[DH-STATE] {0}")]
