@@ -35,7 +35,7 @@ ifeq ($(MAKELEVEL),0)
 .NOTPARALLEL:
 endif
 .PHONY: help build shipped release wheels docs demo demo-broker check lint types test test-core test-fast test-engine test-extension test-spark test-all \
-  set-up compiled engine-compiled engine-crashes engine-others test-engine-slow test-engine-shipped test-crash test-matrix test-aarch64 campaign fuzz sanitize audit format \
+  set-up compiled engine-compiled engine-crashes engine-others test-engine-slow test-engine-shipped test-crash test-matrix test-oldest test-aarch64 campaign fuzz sanitize audit format \
   bench bench-brokers bench-spark wheel clean
 
 help: ## what there is
@@ -57,7 +57,7 @@ test: set-up $(STAMP)/native $(STAMP)/dev $(STAMP)/brokers ## rules, store and p
 	@$(MAKE) --no-print-directory --jobs=2 test-fast engine-compiled
 	@$(MAKE) --no-print-directory test-engine test-spark
 
-test-all: test-engine-slow test-engine-shipped test-extension test-crash ## the rest: crashes, campaign-like and slow tests, shipped thresholds
+test-all: test-engine-slow test-engine-shipped test-extension test-crash test-oldest ## the rest: crashes, campaign-like and slow tests, shipped thresholds
 
 test-core: set-up $(STAMP)/native $(STAMP)/dev ## rules and store: under a minute
 	$(PYTEST) $(SIDE_BY_SIDE) 2 tests/rules tests/store tests/binding -m "not spark and not slow and not crash and not benchmark"
@@ -118,6 +118,10 @@ test-matrix: $(SPARKS:%=test-matrix-%) ## what must hold on every Spark, on 3.5,
 
 test-matrix-%: $(STAMP)/matrix-% $(STAMP)/java
 	$(MATRIX)/$*/bin/python -m pytest tests/spark -m "matrix and not benchmark" -W ignore -p no:cacheprovider -o timeout=900
+
+OLDEST := claim classify exactly_once delivery_shards
+test-oldest: $(STAMP)/matrix-3.5 $(STAMP)/java ## what there is for Spark, quickly, on the oldest Spark that must run
+	$(MATRIX)/3.5/bin/python -m pytest $(OLDEST:%=tests/spark/test_%.py) -m "matrix and not slow and not benchmark" -W ignore -p no:cacheprovider -o timeout=900
 
 test-crash: $(STAMP)/release $(STAMP)/dev $(STAMP)/java $(STAMP)/servers ## killed processes, the demo, anything long
 	$(PYTEST) $(SIDE_BY_SIDE) 3 $(IN_ORDER) -m "(slow or crash) and not benchmark"
@@ -239,7 +243,7 @@ $(STAMP)/matrix-%: $(STAMP)/wheel
 	$(PYTHON) -m venv $(MATRIX)/$*
 	$(MATRIX)/$*/bin/python -m pip install --force-reinstall --no-deps out/wheel/*.whl
 	$(MATRIX)/$*/bin/python -m pip install 'pyspark[sql]~=$*.0' 'pandas>=2.2,<3' \
-	  'pytest>=8.3' 'pytest-timeout>=2.3' $(if $(filter 3.5,$*),'numpy<2' 'pyarrow>=18$(,)<19' setuptools,'pyarrow>=18')
+	  'pytest>=8.3' 'pytest-timeout>=2.3' 'moto[server]>=5.1' 'obstore>=0.12' $(if $(filter 3.5,$*),'numpy<2' 'pyarrow>=18$(,)<19' setuptools,'pyarrow>=18')
 	@touch $@
 
 # Object stores that run on loopback, for the slow tests: by go, npm and cargo, into .venv/servers.

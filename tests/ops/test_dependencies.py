@@ -27,9 +27,7 @@ EXTENSION = {
     "pyo3-arrow",
 }
 
-NOT_IN_THE_MATRIX = (
-    "aio_pika boto3 confluent_kafka deltalake duckdb grpc hypothesis moto obstore pika polars psycopg stomp yaml"
-)
+NOT_IN_THE_MATRIX = "aio_pika confluent_kafka deltalake duckdb grpc hypothesis pika polars psycopg stomp yaml"
 """What the environments of `make test-matrix` do not install."""
 COLLECT = f"""
 import builtins

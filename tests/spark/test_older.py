@@ -4,7 +4,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -44,3 +45,9 @@ def test_one_module_knows_versions_of_spark() -> None:
     )
     found = [one.name for one in PACKAGE.rglob("*.py") if asks.search(one.read_text(encoding="utf-8"))]
     assert found == ["compat.py"]
+
+
+@pytest.mark.parametrize(("said", "parts"), [("2", 2), ("auto", 200), ("", 200)])
+def test_how_many_parts_a_shuffle_makes_may_be_left_to_spark(said: str, parts: int) -> None:
+    session = SimpleNamespace(conf={"spark.sql.shuffle.partitions": said})
+    assert compat.shuffle_partitions(cast("SparkSession", session)) == parts

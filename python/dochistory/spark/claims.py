@@ -17,13 +17,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from threading import Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
-from pyspark import InheritableThread
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import StructType
 
@@ -342,7 +340,7 @@ def _gave_up(error: "dh.ConflictError") -> "dh.TransactionError":
 
 
 def _default_parts(df: "DataFrame", history: "History") -> int:
-    return max(1, min(int(df.sparkSession.conf.get("spark.sql.shuffle.partitions", "200") or 200), history.shards))
+    return max(1, min(compat.shuffle_partitions(df.sparkSession), history.shards))
 
 
 class Claimer:
@@ -432,7 +430,7 @@ class Claimer:
             compat.make_active(spark)
             return plan()
 
-        return beside(planned, partial(InheritableThread, session=spark))
+        return beside(planned, compat.planning_thread(spark))
 
     def routed(self, parts: int) -> "DataFrame":
         """The documents, those of part p in partition p."""

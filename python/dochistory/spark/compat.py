@@ -3,7 +3,10 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
+from inspect import signature
+from threading import Thread
 from typing import Any, cast
 
 import pyarrow as pa
@@ -15,6 +18,7 @@ except ModuleNotFoundError as error:
         "[DH-SPARK] dochistory.spark needs PySpark: pip install 'dochistory[spark]'", name=error.name
     ) from error
 from py4j.protocol import Py4JError
+from pyspark import InheritableThread
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -271,12 +275,25 @@ def arrow_schema_in_utc(schema: StructType) -> pa.Schema:
         return any_types(schema)
 
 
+def shuffle_partitions(spark: SparkSession) -> int:
+    """How many parts a shuffle makes; what is usual, where the platform chooses (`auto`)."""
+    set_to = spark.conf.get("spark.sql.shuffle.partitions", "200") or "200"
+    return max(1, int(set_to)) if set_to.isdecimal() else 200
+
+
 def parallelism(spark: SparkSession) -> int:
     """How many tasks run side by side; on Spark Connect, which does not say, how many parts a shuffle makes."""
     try:
         return max(1, spark.sparkContext.defaultParallelism)
     except Exception:  # noqa: BLE001 - Connect's own error type cannot be imported where Connect is not installed
-        return max(1, int(spark.conf.get("spark.sql.shuffle.partitions", "200") or 200))
+        return shuffle_partitions(spark)
+
+
+def planning_thread(spark: SparkSession) -> Callable[..., Thread]:
+    """What makes a thread in which this session plans."""
+    if "session" in signature(InheritableThread.__init__).parameters:
+        return partial(InheritableThread, session=spark)
+    return InheritableThread  # before Spark 4.0
 
 
 def is_one_machine(spark: SparkSession) -> bool:

@@ -46,11 +46,11 @@ impl Block {
     /// Keep some rows only.
     pub(super) fn retain(&mut self, mut keeps: impl FnMut(u32) -> bool) {
         let mut kept = 0;
+        // Without a branch: which row stays is anybody's guess.
         for at in 0..self.rows.len() {
-            if keeps(self.rows[at]) {
-                (self.rows[kept], self.keys[kept], self.forms[kept]) = (self.rows[at], self.keys[at], self.forms[at]);
-                kept += 1;
-            }
+            let row = self.rows[at];
+            (self.rows[kept], self.keys[kept], self.forms[kept]) = (row, self.keys[at], self.forms[at]);
+            kept += usize::from(keeps(row));
         }
         self.rows.truncate(kept);
         self.keys.truncate(kept);
