@@ -167,7 +167,7 @@ class Sweeper:
             if self._reconcile(history, name, log):
                 self._purge(history, name, log, purged)
             if self.path is None:
-                history.maintain(name)
+                self._maintain(history, name, log)
         self._sweep_results(history, {*figures, *self._triggers}, log)
         runs = self._note(figures)
         for name, one in figures.items():
@@ -187,6 +187,13 @@ class Sweeper:
         except dh.ConfigError as error:
             self._skipped[name] = str(error)
             log.error("%s: not purged: %s", name, error)  # noqa: TRY400 - a sentence, not a fault
+
+    def _maintain(self, history: dh.History, name: str, log: logging.Logger) -> None:
+        """Delete what a bucket's trigger does not need any more; where others write all the time, the next run does."""
+        try:
+            history.maintain(name)
+        except dh.LockedError as error:
+            log.warning("%s: its files are left for the next run: %s", name, error)
 
     def _reconcile(self, history: dh.History, name: str, log: logging.Logger) -> bool:
         """Settle documents in doubt that were completed after all; answers whether the trigger may be purged.

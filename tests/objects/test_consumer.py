@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import itertools
 import logging
 import shutil
 import time
@@ -369,6 +370,29 @@ def test_the_sweeper_takes_a_url(
     assert not sweeper.is_running
     assert dh.sweeper.next_purge(place) == sweeper.next_run
     assert client.list()
+
+
+def test_a_busy_trigger_holds_up_no_sweep_of_the_others(
+    s3: Server, place: str, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    busy, quiet = (trigger(name, history_time_to_live="1 hour") for name in ("busy", "quiet"))
+    before, numbers = dt.datetime.now(dt.UTC) - dt.timedelta(hours=5), itertools.count()
+    with dh.open(place, create=True, storage_options=dict(s3.options), auto_maintain=False) as other:
+        other.load(documents(fresh_ids(20)), quiet, now=before)
+        for _ in range(3):
+            other.load(documents(fresh_ids(20)), busy)
+
+        def first(request: Request) -> None:
+            if request.kind == "create" and "triggers/busy-" in request.target and "/commit-" in request.target:
+                other.begin(documents([f"first-{next(numbers)}"]), busy)
+
+        options = s3.through(proxy.port)
+        with dh.open(place, storage_options=options, auto_maintain=False, lock_timeout=0.2) as history:
+            proxy.choose = first
+            purged = dh.Sweeper(history).sweep()
+    assert purged["quiet"]["entries"] == 20
+    assert next(numbers) > 0
+    assert "busy: its files are left for the next run: [DH-LOCKED]" in caplog.text
 
 
 def test_a_buckets_sweeper_keeps_its_times_on_this_machine(
