@@ -137,8 +137,8 @@ class _Attempt:
             raise error
         try:
             self.consumer._failed(error)
-        except dh.SuspendedError:
-            pass
+        except (dh.SuspendedError, dh.DescriptorsError):
+            pass  # without a descriptor the suspension cannot be looked at, which passes by itself
         else:
             if not self.consumer._passes(error):
                 raise error

@@ -83,7 +83,7 @@ class State:
             try:
                 with _files.Lock(self.path.with_suffix(".lock"), _PATIENCE):
                     return self._swap(seen, new)
-            except (dh.StorageError, dh.LockedError):
+            except (dh.StorageError, dh.LockedError, dh.DescriptorsError):
                 if new is None and _native._is_there(self._place):  # noqa: SLF001
                     raise
                 return self._swap(seen, new)
@@ -100,7 +100,7 @@ class State:
         try:
             _write(self.path, new)
             self._memory = None
-        except dh.StorageError as error:
+        except (dh.StorageError, dh.DescriptorsError) as error:
             self._memory = new
             text = "%s: the suspension does not survive a restart: %s"
             logging.getLogger(LOGGER).warning(text, new.trigger, error)

@@ -206,9 +206,11 @@ class Suspension:
         while True:
             try:
                 self.check()
-            except SuspendedError as error:
+            except (SuspendedError, dh.DescriptorsError) as error:
                 left = _SLICE if end is None else min(_SLICE, end - time.monotonic())
-                due = error.status.next_poll if error.status else None
+                # Without a descriptor nobody knows whether it is suspended, which passes.
+                status = error.status if isinstance(error, SuspendedError) else None
+                due = status.next_poll if status else None
                 if due is not None:
                     left = min(left, max((due - self._now()).total_seconds(), 0.001))
                 if stop.is_set() or left <= 0 or stop.wait(left):

@@ -56,6 +56,18 @@ def test_what_passes_by_itself_is_waited_for(
         assert len(told) == 2
 
 
+def test_what_ended_is_written_where_nobody_can_suspend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Exception) -> dh.SuspendedError:
+        raise dh.DescriptorsError("[DH-DESCRIPTORS] none")
+
+    with Consumer(tmp_path / "orders.history", ORDERS) as consumer:
+        batch = documents(["a"])
+        refused = Refused(consumer.begin(batch), dh.StorageError("[DH-IO] away"))
+        monkeypatch.setattr(consumer.suspension, "failed", refuse)
+        Endings(consumer, threading.Event()).complete(cast("dh.Claim", refused), [0])
+        assert statuses(consumer.history.classify(batch, ORDERS)) == ["DUPLICATE"]
+
+
 @pytest.fixture
 def refusals(monkeypatch: pytest.MonkeyPatch) -> list[dh.DocHistoryError]:
     """What the next calls of consumers raise, the last one first."""

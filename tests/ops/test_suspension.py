@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import dochistory as dh
+from dochistory import _files, _suspended
 from dochistory.suspension import Status, state_directory, suspended
 from tests.store.processes import run
 from tests.support import T0, away, documents, rules, status_of, trigger
@@ -51,6 +52,10 @@ def suspension(history: Any, clock: Clock, **settings: Any) -> dh.Suspension:
 
 def down(_: pa.RecordBatch) -> Any:
     raise dh.TransientError("the shop is down")
+
+
+def without_descriptors(*_: Any) -> Any:
+    raise dh.DescriptorsError("[DH-DESCRIPTORS] none")
 
 
 def seconds_to_poll(one: dh.Suspension, clock: Clock) -> float:
@@ -236,6 +241,31 @@ def test_suspension_without_writable_state_holds_in_this_process(
     assert "does not survive a restart" in caplog.text
     with pytest.raises(dh.SuspendedError):
         one.check()
+
+
+def test_suspension_without_descriptors_holds_in_this_process(
+    history: dh.History, clock: Clock, monkeypatch: pytest.MonkeyPatch, state: Path
+) -> None:
+    one = suspension(history, clock)
+    with monkeypatch.context() as patch:
+        patch.setattr(_files, "replace", without_descriptors)
+        assert isinstance(one.failed(dh.StorageError("[DH-IO] away")), dh.SuspendedError)
+    assert not list(state.glob("suspended-*.json"))
+    with pytest.raises(dh.SuspendedError, match="away"):
+        one.check()
+
+
+def test_waiting_outlasts_a_lack_of_descriptors(history: dh.History, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = dh.Suspension(history, trigger(), poll_every=0.01, longest=0.01)
+    one.failed(dh.StorageError("[DH-IO] away"))
+    with monkeypatch.context() as patch:
+        patch.setattr(_suspended, "read", without_descriptors)
+        assert not one.wait(timeout=0.02)
+        stop = threading.Event()
+        threading.Timer(0.02, stop.set).start()
+        assert not one.wait(stop=stop)
+    assert one.wait(timeout=60)
+    assert one.status is None
 
 
 def test_a_damaged_state_is_an_error_and_no_resumption(history: dh.History, clock: Clock, state: Path) -> None:
