@@ -192,6 +192,29 @@ def test_a_history_without_its_identity_is_not_made_again(s3: Server, place: str
         assert statuses(again.begin(documents(["first", "1"]), trigger()).verdicts) == ["DUPLICATE", "NEW"]
 
 
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_a_history_replaced_under_a_handle_is_noticed_late(
+    s3: Server, place: str, client: objects.ObjectClient, tmp_path: Path, *, is_restored: bool
+) -> None:
+    options = dict(s3.options)
+    with dh.open(place, create=True, storage_options=options) as old:
+        for one in ("a", "b", "c"):
+            old.begin(documents([one]), trigger()).complete()
+        dh.backup(place, tmp_path / "copy", storage_options=options)
+        for stored in client.list():
+            client.delete(stored.name)
+        if is_restored:
+            dh.backup(tmp_path / "copy", place, storage_options=options)
+        with dh.open(place, create=not is_restored, storage_options=options) as new:
+            assert statuses(new.begin(documents(["d"]), trigger()).verdicts) == ["NEW"]
+        assert statuses(old.begin(documents(["d"]), trigger()).verdicts) == ["NEW"]
+    with (
+        dh.open(place, storage_options=options) as late,
+        pytest.raises(dh.ObjectStoreError, match=r"^\[DH-MISSING\] .*/commit-"),
+    ):
+        late.begin(documents(["d"]), trigger())
+
+
 @pytest.mark.parametrize("part", ["segment", "commit-00000000000000000001", "gate-", "commit-"])
 def test_what_a_lifecycle_rule_deleted_is_missed_not_new(
     s3: Server, place: str, history: dh.History, client: objects.ObjectClient, part: str
