@@ -1,6 +1,6 @@
 """Exceptions of the package's Python side."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dochistory._native import DocHistoryError
 
@@ -52,6 +52,10 @@ class PendingMessageError(DocHistoryError):
     def __init__(self, text: str, rows: "pa.RecordBatch") -> None:
         super().__init__(text)
         self.rows = rows
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By its text alone it could not be made again: a pool of processes would wait for it forever.
+        return type(self), (str(self), self.rows)
 
 
 class DocumentError(DocHistoryError):

@@ -169,6 +169,11 @@ class Document:
         elif isinstance(error, dh.RolledBack) or (isinstance(error, Exception) and self._releases):
             await asyncio.to_thread(self.release)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What goes to another process with an error: the verdict, which ends nothing there.
+        held = ("_one_by_one", "claim", "payload")
+        return {name: value for name, value in self.__dict__.items() if name not in held} | {"is_over": True}
+
     def __repr__(self) -> str:
         return f"<Document {self.key!r}: {self.status} {self.action} {self.rule}>"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 
 import pyarrow as pa
 import pytest
@@ -67,6 +68,8 @@ def test_raise_pending_raises_and_writes_nothing(mapper: dh.MessageIdMapper) -> 
     with pytest.raises(dh.PendingMessageError) as raised:
         mapper.begin_send(messages(["b", "a"]), raise_pending=True)
     assert raised.value.rows["id"].to_pylist() == ["a"]
+    arrived = pickle.loads(pickle.dumps(raised.value))  # as in the parent of a pool of processes
+    assert (str(arrived), arrived.rows) == (str(raised.value), raised.value.rows)
     assert pending(mapper) == ["a"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import pickle
 import threading
 import time
 import uuid
@@ -219,6 +220,16 @@ def test_decorated_function_in_doubt_raises(consumer: dh.Consumer) -> None:
         handle("a")
     with pytest.raises(dh.InDoubtError, match=r"\[DH-IN-DOUBT\] document 'a' is in doubt \(R11\), and is kept"):
         handle("a")
+
+
+def test_error_about_a_document_reaches_another_process(consumer: dh.Consumer) -> None:
+    with pytest.raises(ZeroDivisionError):
+        consumer.once(key=lambda key: key)(lambda _: 1 / 0)("a")
+    with pytest.raises(dh.InDoubtError) as raised:
+        consumer.once(key=lambda key: key, payload=lambda _: threading.Lock())(print)("a")
+    arrived = pickle.loads(pickle.dumps(raised.value))
+    assert (type(arrived), str(arrived)) == (dh.InDoubtError, str(raised.value))
+    assert (arrived.document.key, arrived.document.rule) == ("a", "R11")
 
 
 def test_decorated_function_is_retried_and_then_a_dead_letter(consumer: dh.Consumer) -> None:
