@@ -1,5 +1,6 @@
 """The program as a process: pipes, shells, the demo."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -82,6 +83,28 @@ def test_closed_input_is_told(orders: Path, tmp_path: Path) -> None:
         assert (ran.returncode, ran.stdout) == (2, b"")
         assert b"standard input is closed" in ran.stderr
     assert closed("<&-", "stats", "--history", str(orders), cwd=tmp_path).returncode == 0
+
+
+INTERRUPTED = """
+import sys
+class Keyboard:
+    def find_spec(self, name, *_):
+        if name == sys.argv[1]:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Keyboard())
+from dochistory.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("imported", ["dochistory.cli.arguments", "a_driver"])
+def test_an_interrupted_program_says_so_and_no_more(orders: Path, tmp_path: Path, imported: str) -> None:
+    words = [sys.executable, "-c", INTERRUPTED, imported, "load", "--history", str(orders), "--driver", "a_driver"]
+    words += ["--connect", "old", "--query", "select uuid from old"]
+    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (130, "dochistory: interrupted [DH-INTERRUPTED]\n")
+    ran = subprocess.run([*words, "--json"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, json.loads(ran.stderr)["error"]["code"]) == (130, "DH-INTERRUPTED")
 
 
 def test_the_program_needs_no_spark_and_no_rich(orders: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 
-from dochistory.cli.run import main
+from dochistory.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

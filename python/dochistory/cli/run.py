@@ -9,9 +9,8 @@ from dochistory.cli.context import Context
 from dochistory.cli.failures import CommandError, Exit, explained
 
 
-def main(given: Sequence[str] | None = None) -> int:
-    """The program `dochistory`; its exit status."""
-    words = list(sys.argv[1:] if given is None else given)
+def main(words: Sequence[str]) -> int:
+    """Run the command of these words; the exit status of the program. Ctrl-C is raised further."""
     debug = "--debug" in words
     try:
         streams.prepare()
@@ -28,9 +27,6 @@ def main(given: Sequence[str] | None = None) -> int:
         finally:
             context.close()
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        print("dochistory: interrupted", file=sys.stderr)
-        return Exit.INTERRUPTED
     except BrokenPipeError:
         # The reader of the output has closed it: stop silently, else Python prints a warning at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
