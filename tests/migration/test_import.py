@@ -3,6 +3,7 @@
 import datetime as dt
 import sqlite3
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -134,6 +135,21 @@ def test_a_data_set_of_files_streams_in(history: dh.History, tmp_path: Path) -> 
     assert done.loaded == {"orders": 3_000}
     assert seen[-1] == 3_000
     assert len(entries(history, ORDERS)) == 3_000
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        pa.array([T0.timestamp()]),
+        pa.array([Decimal(int(T0.timestamp() * 100)).scaleb(-2)]),  # what PostgreSQL extracts
+        pa.array([T0.replace(tzinfo=None).isoformat(" ")]),  # what SQLite has
+        pa.array([T0.isoformat()], pa.large_string()),
+    ],
+)
+def test_times_are_known_as_databases_give_them(history: dh.History, time: pa.Array) -> None:
+    old = pa.table({"uuid": ["a"], "time": time})
+    migration.import_history(history, migration.rows_of(old), ORDERS, time_unit="s")
+    assert known(history, ORDERS) == {"a": ("completed", T0)}
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us"])

@@ -90,8 +90,25 @@ class Shape:
         try:
             if pa.types.is_integer(found.type):
                 found = found.cast(pa.int64()).cast(pa.timestamp(self.time_unit))
+            if pa.types.is_floating(found.type) or pa.types.is_decimal(found.type):
+                found = self._microseconds(found).cast(pa.timestamp("us"))
+            if pa.types.is_string(found.type) or pa.types.is_large_string(found.type):
+                found = _times_of_texts(found)
             if pa.types.is_timestamp(found.type) and found.type.tz is None:
                 found = pc.assume_timezone(found, "UTC")
             return found.cast(wanted, safe=False)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise dh.SchemaError(f"[DH-SCHEMA] column {name!r} is {found.type}; needed is a time ({error})") from error
+
+    def _microseconds(self, numbers: pa.Array) -> pa.Array:
+        """What databases call a number: `extract(epoch from …)` gives decimals, and `time.time()` a float."""
+        factor = {"s": 1_000_000, "ms": 1_000, "us": 1}[self.time_unit]
+        return pc.round(pc.multiply(numbers.cast(pa.float64()), float(factor))).cast(pa.int64())
+
+
+def _times_of_texts(texts: pa.Array) -> pa.Array:
+    """SQLite has times as text only, mostly without a zone: in UTC, then."""
+    try:
+        return texts.cast(pa.timestamp("us", "UTC"))
+    except pa.ArrowInvalid:
+        return texts.cast(pa.timestamp("us"))
