@@ -77,6 +77,18 @@ def test_a_load_that_fails_leaves_no_empty_history(run: Run, tmp_path: Path, wor
     assert not (tmp_path / "new.history").exists()
 
 
+def test_what_a_load_lacks_is_said_in_its_options(run: Run, orders: Path, tmp_path: Path) -> None:
+    (tmp_path / "old.csv").write_text("id\n1\n")
+    assert (
+        "--column trigger=my_trigger, or pass --trigger NAME for all rows"
+        in run("load", "old.csv", "--history", orders).err
+    )
+    ran = run("load", "old.csv", "--history", orders, "--trigger", "orders")
+    assert "as in --column uuid=my_uuid [DH-SCHEMA]" in ran.err
+    assert "or pass --create to make one" in run("load", "old.csv", "--history", tmp_path / "new.history").err
+    assert "--create" not in run("stats", "--history", tmp_path / "new.history").err
+
+
 def test_an_unknown_trigger_is_loaded_only_when_it_may_be_new(run: Run, orders: Path, tmp_path: Path) -> None:
     (tmp_path / "old.csv").write_text("uuid\n1\n")
     words = ["load", "old.csv", "--history", orders, "--trigger", "ordres", "--time-to-live", "30 days"]

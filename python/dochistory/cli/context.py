@@ -160,7 +160,8 @@ class Context:
         """
         path = self.history_path
         if not path.exists():
-            raise CommandError(f"{path}: no such directory: name that of a history with --history DIR")
+            may_be_made = ", or pass --create to make one" if hasattr(self.options, "create") else ""
+            raise CommandError(f"{path}: no such directory: name that of a history with --history DIR{may_be_made}")
         if not path.is_dir():
             raise _no_history(path)
         return path

@@ -81,6 +81,7 @@ _BY_CODE = {
 
 _REMEDIES = (
     (r'columns=\{["\'](\w+)["\']: ["\']?(\w+|…)["\']?\}', r"--column \1=\2"),
+    (r"or give one trigger for all rows", "or pass --trigger NAME for all rows"),
     (r"purge with force=True, or --force,", "pass --force"),
     (
         r'with history_time_to_live=("[^"]*")',

@@ -53,9 +53,10 @@ class Shape:
         name, found = self._named(batch, role)
         if found is None:
             there = ", ".join(batch.schema.names)
+            one = ", or give one trigger for all rows" if role == "trigger" else ""
             raise dh.SchemaError(
-                f"[DH-SCHEMA] the rows have no column {name!r}, but {there}: say which column holds the {role} "
-                f"(columns={{{role!r}: …}}, or --column {role}=NAME)"
+                f"[DH-SCHEMA] the rows have no column {name!r}, but {there}: say which column holds the {role}, as in "
+                f"columns={{{role!r}: 'my_{role}'}}{one}"
             )
         try:
             return found.cast(pa.string())
