@@ -1,5 +1,6 @@
 """Checks of arguments: the same error, with a code, in every function, before anything is done."""
 
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -64,6 +65,24 @@ def count(name: str, given: Any, *, optional: bool = False, most: int | None = N
         return
     allowed = "a whole number from 1 " + ("on" if most is None else f"to {most}") + (", or None" if optional else "")
     raise dh.ConfigError(f"[DH-CONFIG] {name} is {given!r}; allowed is {allowed}")
+
+
+def numbers(name: str, given: Any) -> list[int]:
+    """Whole numbers, each once, in order, of an Arrow column or of anything that can be iterated over.
+
+    Args:
+        name: the name of the argument.
+        given: the value.
+
+    Raises:
+        ConfigError: [DH-CONFIG] it is something else, such as one number.
+    """
+    try:
+        return sorted({operator.index(each) for each in (given.to_pylist() if hasattr(given, "to_pylist") else given)})
+    except TypeError:
+        raise dh.ConfigError(
+            f"[DH-CONFIG] {name} is {given!r}; allowed is an Arrow array or an iterable of whole numbers"
+        ) from None
 
 
 def texts(name: str, given: Any) -> None:

@@ -131,6 +131,23 @@ def test_columns_of_every_type_come_back_as_they_were(history: dh.History) -> No
     assert history.audit.documents([1, 2]).to_pylist() == table.to_pylist()
 
 
+@in_directory
+def test_numbers_may_be_a_column_and_must_be_numbers(doubtful: dh.History) -> None:
+    wrong: Any
+    for wrong in (1, "1", ["1"], [None], [1.5]):
+        for call in (doubtful.audit.documents, lambda given: doubtful.audit.resolve(given, "process")):
+            with pytest.raises(dh.ConfigError, match=r"\[DH-CONFIG\] numbers is .*; allowed is an Arrow array or"):
+                call(wrong)
+        with pytest.raises(dh.ConfigError, match="numbers"):
+            doubtful.audit.resubmit(trigger(), wrong)
+    wrong = "1"
+    with pytest.raises(dh.ConfigError, match="numbers"):
+        doubtful.audit.show(wrong)
+    doubtful.audit.resolve(doubtful.audit.list(state="open")["number"], "process")
+    with doubtful.audit.resubmit(trigger(), doubtful.audit.list()["number"].combine_chunks()) as again:
+        assert again.documents.num_rows == 3
+
+
 def test_batches_of_different_columns_live_together(history: dh.History) -> None:
     history.begin(pa.table({"uuid": pa.array([None], pa.string()), "a": [1]}), trigger(), audit=True)
     history.begin(pa.table({"uuid": pa.array([None], pa.string()), "b": ["x"]}), trigger(), audit=True)

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
+from dochistory import _checks
 from dochistory.audit import refusals, states, store
 from dochistory.audit.entries import APPLICATION, ENTRIES, KEPT
 from dochistory.settings import stored_settings
@@ -66,7 +67,7 @@ class Contents:
 
     def documents(self, numbers: Iterable[int]) -> pa.Table:
         """Documents as they came; see `AuditLog.documents`."""
-        wanted = sorted(set(numbers))
+        wanted = _checks.numbers("numbers", numbers)
         return self._store.steadily(lambda: self._documents(wanted))
 
     def _documents(self, wanted: list[int]) -> pa.Table:
@@ -91,7 +92,7 @@ class Contents:
 
     def chosen(self, numbers: Iterable[int]) -> pa.Table:
         """The entries of these numbers; a StateError if one does not exist."""
-        wanted = sorted(set(numbers))
+        wanted = _checks.numbers("numbers", numbers)
         entries = self.entries()
         chosen = entries.filter(pc.is_in(entries["number"], value_set=pa.array(wanted, pa.int64())))
         if missing := sorted(set(wanted) - set(chosen["number"].to_pylist())):

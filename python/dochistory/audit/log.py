@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
+from dochistory import _checks
 from dochistory.audit import damage, refusals, replays, settling, states, store
 from dochistory.audit.bucket import Bucket
 from dochistory.audit.contents import Contents
@@ -185,13 +186,11 @@ class AuditLog:
             dict: the columns of `list`, and `document`, a dict of the columns that came in.
 
         Raises:
+            ConfigError: [DH-CONFIG] it is no number.
             StateError: [DH-STATE] there is no document of this number.
         """
-        entries = self._contents.entries()
-        entry = entries.filter(pc.equal(entries["number"], number)).to_pylist()
-        if not entry:
-            raise refusals.unknown([number])
-        return {**entry[0], "document": self.documents([number]).to_pylist()[0]}
+        entry = self._contents.chosen([number]).to_pylist()[0]
+        return {**entry, "document": self.documents([number]).to_pylist()[0]}
 
     def documents(self, numbers: Iterable[int]) -> pa.Table:
         """Documents as they came, in the order of their numbers.
@@ -203,6 +202,7 @@ class AuditLog:
             All columns that they came in; null where a document's batch had none of that name.
 
         Raises:
+            ConfigError: [DH-CONFIG] they are no numbers.
             StateError: [DH-STATE] there is no document of one of these numbers.
             SchemaError: [DH-SCHEMA] the types of a column in different batches have no common type;
                 ask for fewer documents at once.
@@ -232,7 +232,7 @@ class AuditLog:
             now: the time of the decision; the clock's, if absent.
 
         Raises:
-            ConfigError: [DH-CONFIG] there is no such decision.
+            ConfigError: [DH-CONFIG] there is no such decision, or the numbers are none.
             StateError: [DH-STATE] a document does not exist, is being resubmitted now, or was
                 resubmitted or called a duplicate before.
             ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
@@ -403,6 +403,7 @@ class AuditLog:
             Resubmission: a context manager with the documents and their claim.
 
         Raises:
+            ConfigError: [DH-CONFIG] the numbers are none.
             StateError: [DH-STATE] a document does not exist, belongs to another trigger, was cut
                 off (decide first), or was resubmitted or called a duplicate before.
             LockedError: [DH-LOCKED] another process is resubmitting documents of this trigger.
@@ -410,7 +411,7 @@ class AuditLog:
             ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
         """
         name = _name(trigger)
-        wanted = None if numbers is None else sorted(set(numbers))
+        wanted = None if numbers is None else _checks.numbers("numbers", numbers)
         turn = self._store.turn(name)
         turn.take()
         try:
