@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
+from dochistory import _checks, _durations
 from dochistory._retrying import LONGEST, Retrying
 
 __all__ = ["Answer", "Resolver", "by_document", "by_lease", "by_sql", "by_table", "retrying"]
@@ -96,7 +97,10 @@ class _ByTable:
 
 
 def by_lease(
-    longer_than: dt.timedelta | float, *, otherwise: Answer = "IN_DOUBT", now: Callable[[], dt.datetime] | None = None
+    longer_than: str | dt.timedelta | float,
+    *,
+    otherwise: Answer = "IN_DOUBT",
+    now: Callable[[], dt.datetime] | None = None,
 ) -> Resolver:
     """A resolver that gives up on services that began long ago: their documents are NEW, and so **run again**.
 
@@ -108,7 +112,8 @@ def by_lease(
     resolver that checks the effect: `by_sql`, `by_table`.
 
     Args:
-        longer_than: how long ago the service must have begun, a timedelta or seconds.
+        longer_than: how long ago the service must have begun: text ("2 hours"), a timedelta, or
+            seconds.
         otherwise: the answer for services that began later, and for documents that nobody is known
             to have begun (no history, no key).
         now: the clock; the system's, if absent.
@@ -119,7 +124,7 @@ def by_lease(
     Raises:
         ConfigError: [DH-CONFIG] the lease is not above zero.
     """
-    lease = longer_than if isinstance(longer_than, dt.timedelta) else dt.timedelta(seconds=longer_than)
+    lease = dt.timedelta(seconds=_durations.seconds("longer_than", longer_than))
     if lease <= dt.timedelta(0):
         raise dh.ConfigError(f"[DH-CONFIG] a lease of {lease} would make everything NEW: give one above zero")
     return _ByLease(lease, _answer(otherwise), now or _utc_now)
@@ -157,7 +162,11 @@ def by_document(function: Callable[[dict[str, Any]], Any]) -> Resolver:
 
     Returns:
         Resolver: for `Trigger(resolver=...)`.
+
+    Raises:
+        ConfigError: [DH-CONFIG] it cannot be called.
     """
+    _checks.function("function", function)
     return _ByDocument(function)
 
 
@@ -226,6 +235,7 @@ def by_sql(
     Raises:
         ConfigError: [DH-CONFIG] the query has no `{keys}`, or another argument makes no sense.
     """
+    _checks.function("connect", connect)
     if "{keys}" not in query:
         raise dh.ConfigError("[DH-CONFIG] the query has no {keys}: write … where id in ({keys})")
     if paramstyle not in _MARKS:
@@ -296,9 +306,9 @@ def _chunks(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
 def retrying(
     resolver: Callable[[pa.RecordBatch], Any],
     attempts: int = 3,
-    backoff: dt.timedelta | float = 0.5,
+    backoff: str | dt.timedelta | float = 0.5,
     *,
-    longest: dt.timedelta | float = LONGEST,
+    longest: str | dt.timedelta | float = LONGEST,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Resolver:
     """A resolver that asks another one again after a temporary failure.
@@ -313,7 +323,8 @@ def retrying(
     Args:
         resolver: the resolver to ask.
         attempts: the maximum number of attempts.
-        backoff: how long to wait before the second attempt, a timedelta or seconds.
+        backoff: how long to wait before the second attempt: text ("500 ms"), a timedelta, or
+            seconds.
         longest: the longest wait before an attempt.
         sleep: how to wait.
 
@@ -323,16 +334,10 @@ def retrying(
     Raises:
         ConfigError: [DH-CONFIG] an argument makes no sense.
     """
-    if attempts < 1:
-        raise dh.ConfigError(f"[DH-CONFIG] attempts is {attempts}; it must be at least 1")
-    first, most = _seconds(backoff), _seconds(longest)
-    if first < 0 or most < 0:
-        raise dh.ConfigError("[DH-CONFIG] a wait is below zero; it must be 0 or more")
+    _checks.function("resolver", resolver)
+    _checks.count("attempts", attempts)
+    first, most = _durations.seconds("backoff", backoff), _durations.seconds("longest", longest)
     return Retrying(resolver, attempts, first, most, sleep)
-
-
-def _seconds(duration: dt.timedelta | float) -> float:
-    return duration.total_seconds() if isinstance(duration, dt.timedelta) else float(duration)
 
 
 def _answer(answer: Any) -> Answer:

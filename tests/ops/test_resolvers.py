@@ -92,9 +92,9 @@ def test_a_lease_ends_only_after_its_time(history: dh.History) -> None:
     assert rules(asked(history, lease, ["a"])) == ["R10>S3"]
 
 
-@pytest.mark.parametrize("lease", [0, -1, dt.timedelta(0)])
+@pytest.mark.parametrize("lease", [0, -1, dt.timedelta(0), "soon", None])
 def test_a_lease_that_is_over_at_once_is_refused(lease: Any) -> None:
-    with pytest.raises(dh.ConfigError, match="above zero"):
+    with pytest.raises(dh.ConfigError, match=r"above zero|longer_than is"):
         resolvers.by_lease(lease)
 
 
@@ -251,9 +251,28 @@ def test_other_failures_are_not_tried_again(begun: dh.History) -> None:
     assert len(calls) == 1
 
 
+def test_what_cannot_be_called_is_refused_when_it_is_given() -> None:
+    wrong: Any
+    for wrong in ("shop:ask", None, 7):
+        for name, make in (
+            ("resolver", resolvers.retrying),
+            ("function", resolvers.by_document),
+            ("connect", lambda given: resolvers.by_sql(given, "select id from t where id in ({keys})")),
+        ):
+            with pytest.raises(dh.ConfigError) as raised:
+                make(wrong)
+            assert str(raised.value) == f"[DH-CONFIG] {name} is {wrong!r}; allowed is a function"
+
+
+def test_durations_may_be_text(history: dh.History) -> None:
+    history.begin(documents(["a"]), trigger(), now=T0)
+    lease = resolvers.by_lease("1 minute", now=lambda: T0 + dt.timedelta(seconds=61))
+    assert rules(asked(history, resolvers.retrying(lease, backoff="10 ms"), ["a"])) == ["R10>S1"]
+
+
 @pytest.mark.parametrize("settings", [{"attempts": 0}, {"backoff": -1}, {"longest": -1}])
 def test_invalid_retries_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(dh.ConfigError, match="it must be"):
+    with pytest.raises(dh.ConfigError, match=r"\[DH-CONFIG\] (attempts|backoff|longest) is "):
         resolvers.retrying(list, **settings)
 
 
