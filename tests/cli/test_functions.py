@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import dochistory as dh
+from dochistory.cli import files
 from dochistory.cli.failures import Exit
 from tests.cli.conftest import Run
 from tests.support import documents, trigger
@@ -93,6 +98,34 @@ def test_an_interrupted_service_is_told_with_its_documents(run: Run, doubtful: P
     assert ran.status == Exit.INTERRUPTED
     assert "the service was interrupted; document 1 of the audit log is cut_off now" in ran.err
     assert states(run, doubtful) == ["cut_off", "open", "open"]
+
+
+def test_a_full_disk_leaves_the_documents_as_they_were(
+    run: Run, doubtful: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "_writer", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
+        ran = run("audit", "resubmit", 1, 3, "--output", "again.csv", "--history", doubtful)
+    assert (ran.status, Path("again.csv").exists()) == (Exit.UNAVAILABLE, False)
+    assert "again.csv: No space left: nothing was written, and documents 1, 3 of the audit log are as before" in ran.err
+    assert states(run, doubtful) == ["open", "open", "open"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_what_may_have_arrived_in_part_is_cut_off_and_named(run: Run, doubtful: Path) -> None:
+    ran = run("audit", "resubmit", 1, "--output", "/dev/full", "--format", "jsonl", "--history", doubtful)
+    assert (ran.status, states(run, doubtful)) == (Exit.UNAVAILABLE, ["cut_off", "open", "open"])
+    assert "document 1 of the audit log is cut_off now, because nobody knows how much arrived" in ran.err
+
+
+def test_a_reader_that_goes_away_leaves_documents_cut_off(doubtful: Path) -> None:
+    words = [sys.executable, "-m", "dochistory", "audit", "resubmit", "1", "--output", "-", "--history", str(doubtful)]
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as out:
+        ran = subprocess.run(words, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+    assert ran.returncode == Exit.PIPE_CLOSED
+    assert "the reader of the output went away; document 1 of the audit log is cut_off now" in ran.stderr
 
 
 @pytest.mark.parametrize("name", ["later", "called_later", "in_parts"])

@@ -1,6 +1,5 @@
 """`dochistory audit`: show documents in doubt, decide about them, resubmit them."""
 
-import argparse
 import datetime as dt
 import getpass
 from collections.abc import Callable
@@ -17,12 +16,13 @@ from dochistory.audit.states import STATES
 from dochistory.cli import audit_settling, files, show
 from dochistory.cli.audit_settling import DECISIONS, check_recorded
 from dochistory.cli.context import Add, Context, alone, duration, moment, needs, positive, trigger_option
-from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.failures import CommandError, Exit, explained
 from dochistory.cli.imported import FunctionError, FunctionRolledBackError, function
 from dochistory.cli.names import counted, known, numbered
 from dochistory.cli.outputs import add_output, check_output
 from dochistory.cli.parser import add_group
 
+_DECIDE = "`dochistory audit resolve NUMBER… --as process`, or `--as duplicate`"
 _AUDIT = ("number", "time", "trigger", "key", "rule", "state", "by", "note")
 
 
@@ -191,7 +191,7 @@ def audit_resubmit(context: Context) -> Exit:
             if count and service is not None:
                 _handed(context, service, again)
             elif count:
-                _written(options, again.documents)
+                _written(context, again)
     if context.json:
         print(show.as_json({"resubmitted": count, "duplicates": duplicates, "number": again.number}))
     elif options.output != "-":
@@ -201,12 +201,10 @@ def audit_resubmit(context: Context) -> Exit:
 
 def _handed(context: Context, service: Callable[[pa.Table], object], again: Resubmission) -> None:
     """Pass the documents to the service; an error says what became of them."""
-    # The call is interrupted as a whole, with what was found to be a duplicate.
-    numbers = [number for part in (again.entries, again.duplicates) for number in part["number"].to_pylist()]
-    whose = f"{numbered('document', numbers)} of the audit log {'are' if len(numbers) > 1 else 'is'}"
+    whose = _whose(again)
     decide = (
         f"{whose} cut_off now, because nobody knows how far the service came: look what it did, and decide again with "
-        "`dochistory audit resolve NUMBER… --as process`, or `--as duplicate` if it did its work"
+        f"{_DECIDE} if it did its work"
     )
     try:
         service(again.documents)
@@ -219,15 +217,40 @@ def _handed(context: Context, service: Callable[[pa.Table], object], again: Resu
         raise
 
 
-def _written(options: argparse.Namespace, documents: pa.Table) -> None:
-    """Write the documents to a file. If that fails, no file appears and the documents are unchanged."""
+def _whose(again: Resubmission) -> str:
+    """Which documents a resubmission takes, as the beginning of a sentence about what became of them."""
+    # A call is interrupted as a whole, with what was found to be a duplicate.
+    numbers = [number for part in (again.entries, again.duplicates) for number in part["number"].to_pylist()]
+    return f"{numbered('document', numbers)} of the audit log {'are' if len(numbers) > 1 else 'is'}"
+
+
+def _written(context: Context, again: Resubmission) -> None:
+    """Write the documents to a file. If that fails, no file appears and the documents are unchanged.
+
+    What goes into a pipe or a device may have arrived in part; the documents are cut off then.
+    """
+    options, documents = context.options, again.documents
     output, path = options.output, Path(options.output)
+    is_whole_or_absent = output != "-" and (not path.exists() or path.is_file())
     try:
         files.write(
             output, options.format, documents.schema, documents.to_batches(), force=options.force, binary=options.binary
         )
     except CommandError as error:
         raise _NotWrittenError(error.sentence, error.status, error.code) from error
+    except OSError as error:
+        failure = explained(error) or CommandError(str(error))
+        if is_whole_or_absent:
+            said = f"{path}: {failure.sentence}: nothing was written, and {_whose(again)} as before"
+            raise _NotWrittenError(said, failure.status, failure.code) from error
+        decide = (
+            f"{_whose(again)} cut_off now, because nobody knows how much arrived: look, and decide again with "
+            f"{_DECIDE} if all did"
+        )
+        if isinstance(error, BrokenPipeError):
+            context.warn(f"the reader of the output went away; {decide}")
+            raise
+        raise CommandError(f"{output}: {failure.sentence}; {decide}", failure.status, failure.code) from error
     if output != "-":
         with _files.storage(path):
             _files.sync(path)
