@@ -93,6 +93,13 @@ def test_json_array_is_told_that_input_is_one_object_a_line(
     assert (ran.status, "JSON input is one object a line" in ran.err) == (2, True)
 
 
+def test_ids_of_json_that_are_numbers_are_refused_with_a_remedy(run: Run, orders: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"id": 1}\n{"id": 2}\n')
+    ran = run("classify", "in.jsonl", "--column", "uuid=id", "--history", orders)
+    assert ran.status == 2
+    assert "column id holds numbers, and ids are text: quote them, as `jq -c '.id |= tostring'` does" in ran.err
+
+
 def packed(content: bytes, packing: str) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, packing) as stream:

@@ -143,6 +143,11 @@ def _json(content: bytes, text_columns: Iterable[str]) -> pa.Table:
     changed = any(seen.schema.field(field.name).type != field.type for field in ids)
     if not changed:
         return seen
+    for name in ids.names:
+        if pa.types.is_integer(seen.schema.field(name).type) or pa.types.is_floating(seen.schema.field(name).type):
+            raise pa.ArrowInvalid(
+                f"column {name} holds numbers, and ids are text: quote them, as `jq -c '.{name} |= tostring'` does"
+            )
     # Text that looks like a time would be read as one.
     options = pa_json.ParseOptions(explicit_schema=ids)
     return pa_json.read_json(pa.BufferReader(content), parse_options=options)
