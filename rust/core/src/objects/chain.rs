@@ -8,9 +8,11 @@
 //! - A writer acknowledges a commit, and a reader believes what it read, only after it has read an
 //!   open gate for the newest commit that was there before: the number behind it was never deleted,
 //!   so nobody had it before.
+//! - A gate is made with a mark of its own. Where another mark stands in it than before, another
+//!   history was put in the place of this one.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,7 @@ use super::commit::{Commit, CommitId};
 use super::names::{Names, block_of};
 use super::side_by_side::side_by_side;
 use super::{ObjectStore, Put};
+use crate::io::bytes::{Encoder, checked};
 use crate::{Error, Result};
 
 /// How often a request is sent that gets no answer.
@@ -30,6 +33,7 @@ const FINDS: u32 = 50;
 const LONGEST: Duration = Duration::from_secs(30);
 /// The operation of an error about an object that is not there.
 pub(crate) const MISSING: &str = "find";
+/// What an open gate begins with; its mark and a checksum follow.
 const OPEN: &[u8] = b"open";
 pub(super) const CLOSED: &[u8] = b"closed";
 
@@ -82,12 +86,14 @@ pub(crate) struct Chain {
     pub(super) names: Names,
     history: [u8; 16],
     pub(super) head: Head,
+    /// The block of the newest gate that was seen open, and its mark.
+    seen: Arc<Mutex<(u64, Option<Vec<u8>>)>>,
 }
 
 impl Chain {
     /// A chain whose head has to be found.
     pub(crate) fn new(store: Arc<dyn ObjectStore>, names: Names, history: [u8; 16]) -> Self {
-        Self { store, names, history, head: Head::default() }
+        Self { store, names, history, head: Head::default(), seen: Arc::default() }
     }
 
     pub(crate) fn head(&self) -> Head {
@@ -201,7 +207,10 @@ impl Chain {
         let commit = Commit { history: self.history, number, id: drawn()?, follows, base, change };
         if known == 0 || block_of(number) > block_of(known) {
             let gate = self.names.gate(block_of(number));
-            self.tried(|| self.store.put_new(&gate, OPEN))?;
+            let mut open = Encoder::with_capacity(24);
+            open.raw(OPEN).raw(&drawn()?).checksum();
+            let open = open.finish();
+            self.tried(|| self.store.put_new(&gate, &open))?;
         }
         let (name, bytes) = (self.names.commit(number), commit.encode());
         let (mut failure, start) = (None, Instant::now());
@@ -232,12 +241,19 @@ impl Chain {
 
     /// The object was created: it counts if nobody had its number before.
     fn check(&mut self, commit: &Commit, beside: Option<Beside<'_>>) -> Result<Attempt> {
-        if let Some(beside) = beside
-            && !self.is_genuine_beside(self.head.number, beside)?
-        {
+        let is_genuine = beside.map_or(Ok(true), |beside| self.is_genuine_beside(self.head.number, beside));
+        match is_genuine {
+            Ok(true) => {}
             // Either it stands where a collector has been, and nobody believes it; or it counted,
             // and this writer slept until it was collected. It is not deleted: it may be needed.
-            return Ok(Attempt::Lost);
+            Ok(false) => return Ok(Attempt::Lost),
+            Err(error) => {
+                if matches!(error, Error::Fenced { .. }) {
+                    // It would leave a gap in the chain of the history that stands here now.
+                    self.tried(|| self.store.delete(&self.names.commit(commit.number)))?;
+                }
+                return Err(error);
+            }
         }
         self.head = Head { number: commit.number, id: commit.id, base: commit.base };
         Ok(Attempt::Won)
@@ -286,10 +302,33 @@ impl Chain {
         let name = self.names.gate(block);
         self.tried(|| match self.store.get(&name)? {
             None => Ok(Gate::Absent),
-            Some(bytes) if bytes == OPEN => Ok(Gate::Open),
             Some(bytes) if bytes == CLOSED => Ok(Gate::Closed),
-            Some(_) => Err(Error::corrupt(Path::new(&name), 0, "neither open nor closed")),
+            // Those of earlier builds have no mark.
+            Some(bytes) if bytes == OPEN => self.known_by(&[], block).map(|()| Gate::Open),
+            Some(bytes) => match checked(&bytes, Path::new(&name))?.strip_prefix(OPEN) {
+                Some(mark) => self.known_by(mark, block).map(|()| Gate::Open),
+                None => Err(Error::corrupt(Path::new(&name), 0, "neither open nor closed")),
+            },
         })
+    }
+
+    /// Compare the mark of an open gate with what it was.
+    fn known_by(&self, mark: &[u8], block: u64) -> Result<()> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*seen {
+            (newest, Some(known)) if *newest == block && known != mark => Err(Error::Fenced {
+                path: self.full_name(&self.names.gate(block)).into(),
+                reason:
+                    "another history was put in the place of the one that this handle has open: it was made again, \
+                         or a copy was restored; nothing was acknowledged, so open it again"
+                        .to_owned(),
+            }),
+            (newest, Some(_)) if *newest >= block => Ok(()),
+            _ => {
+                *seen = (block, Some(mark.to_vec()));
+                Ok(())
+            }
+        }
     }
 
     /// The commits behind number `number` with this id, in order; none if they follow another one.

@@ -295,6 +295,27 @@ fn commits_and_files_that_no_state_needs_are_collected() {
 }
 
 #[test]
+fn a_history_made_again_under_a_handle_fences_it_and_stays_whole() {
+    let objects = SimulatedObjects::new(1, Weather::default());
+    let mut old = Writer::open(Arc::new(objects.clone()));
+    for id in 0..3 {
+        assert!(old.begin(id).unwrap());
+    }
+    for name in objects.names() {
+        objects.lose(&name);
+    }
+    let mut new = Writer::open(Arc::new(objects.clone()));
+    new.find().unwrap();
+    assert!(new.begin(9).unwrap());
+    assert!(matches!(old.begin(9), Err(Error::Fenced { .. })));
+    assert!(matches!(old.follow(), Err(Error::Fenced { .. })));
+    let mut cold = Writer::open(Arc::new(objects));
+    cold.find().unwrap();
+    assert_eq!(cold.ids, BTreeSet::from([9]));
+    assert!(new.begin(10).unwrap());
+}
+
+#[test]
 fn an_older_copy_in_the_place_of_a_bucket_is_refused() {
     let objects = SimulatedObjects::new(1, Weather::default());
     let mut writer = Writer::open(Arc::new(objects.clone()));
