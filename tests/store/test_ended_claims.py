@@ -22,6 +22,27 @@ def test_a_released_claim_completes_no_later_claims_document(history: dh.History
     assert status_of(history, ["a"]) == ["NEW"]
 
 
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_what_a_later_claim_completes_is_kept_as_long_as_that(history: dh.History, is_loaded: bool) -> None:
+    # Within a time partition, while the earlier one has completed it and the later one has not.
+    asking = trigger(history_time_to_live="30 days", resolver=lambda rows: ["NEW"] * rows.num_rows)
+    later = T0 + timedelta(hours=2)
+    if is_loaded:
+        second = history.begin(documents(["a"]), asking, now=later)
+        history.load(documents(["a"], started_at=[T0]), asking)
+    else:
+        first = history.begin(documents(["a"]), asking, now=T0)
+        second = history.begin(documents(["a"]), asking, now=later)
+        first.complete()
+    history.unpin(asking, history.pin(asking))
+    history.maintain(asking, all=True)
+    second.complete()
+    history.purge(asking, now=T0 + timedelta(days=30, hours=1), force=True)
+    assert status_of(history, ["a"], asking) == ["DUPLICATE"]
+    history.purge(asking, now=later + timedelta(days=30), force=True)
+    assert status_of(history, ["a"], asking) == ["NEW"]
+
+
 def test_single_rows_refuse_the_other_end(history: dh.History) -> None:
     claim = history.begin(documents(["a", "b", "c"]), trigger(), now=T0)
     claim.release([1])

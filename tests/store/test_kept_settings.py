@@ -42,6 +42,20 @@ def test_a_reader_needs_the_time_to_live_only_where_it_counts(history: dh.Histor
         status_of(history, ["a"], trigger(history_time_to_live="1 hour", expiry="exact"), now=later)
 
 
+def test_what_began_again_after_a_shorter_time_to_live_is_known(history: dh.History) -> None:
+    # Both beginnings are of one day, which is a time partition still.
+    short = trigger(history_time_to_live="1 hour", expiry="exact")
+    history.begin(documents(["a"]), LONG, now=T0).complete()
+    history.change(short)
+    claim = history.begin(documents(["a"]), short, now=(again := T0 + timedelta(minutes=90)))
+    assert claim.new.num_rows == 1
+    history.unpin(short, history.pin(short))
+    assert status_of(history, ["a"], short, now=again) == ["IN_DOUBT"]
+    claim.complete()
+    assert status_of(history, ["a"], short, now=again + timedelta(minutes=59)) == ["DUPLICATE"]
+    assert status_of(history, ["a"], short, now=again + timedelta(minutes=60)) == ["NEW"]
+
+
 def test_settings_of_a_call_are_free_to_differ(history: dh.History) -> None:
     history.begin(documents(["a"]), trigger(), now=T0).complete()
     others = (trigger(resolver=lambda rows: ["NEW"] * rows.num_rows), trigger(expiry="exact"), trigger(in_batch="new"))

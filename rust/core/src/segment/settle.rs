@@ -13,7 +13,7 @@ const MOST_STAMPS: usize = 1 << 16;
 
 impl EntryRun {
     /// Sort, and fold entries that say the same about the same key: a completed one outweighs all
-    /// others.
+    /// others that do not count for longer.
     pub(crate) fn settle(&mut self) {
         if let Some(coarse) = Coarse::of(self.stamps.list()) {
             self.round(&coarse);
@@ -60,9 +60,13 @@ impl EntryRun {
     }
 }
 
-/// Whether an entry adds nothing to one of the same key that sorts before it.
+/// Whether an entry adds nothing to one of the same key that sorts before it. One that began after
+/// a completed one still counts once that has expired, and its claim may complete it.
 fn says_nothing_new(kept: Stamp, later: Stamp) -> bool {
-    kept.mark == Mark::Completed || (kept.claim == later.claim && kept.mark >= later.mark)
+    match kept.mark {
+        Mark::Completed => kept.started_at >= later.started_at,
+        Mark::Open | Mark::Released => kept.claim == later.claim && kept.mark >= later.mark,
+    }
 }
 
 /// Bounds the number of distinct stamps by rounding the start times of completed entries up, never
@@ -148,6 +152,31 @@ mod tests {
         run.settle_part(usize::MAX);
         assert!(run.stamps.list().len() == left && run.uuids.len() == MOST_STAMPS + 4000);
         assert_eq!(bounded(&Stamps::default()).0, 0);
+    }
+
+    #[test]
+    fn what_began_after_a_completed_entry_stays_beside_it() {
+        let (completed, key) = (Mark::Completed, Key { hi: 1, lo: 2 });
+        let of = |claim, started_at, mark| Stamp { claim, started_at, mark };
+        let (mut uuids, mut texts) = (EntryRun::default(), EntryRun::default());
+        for stamp in [
+            of(0, 5, completed),
+            of(0, 3, completed),
+            of(7, 5, Mark::Open),
+            of(7, 6, Mark::Open),
+            of(8, 4, Mark::Open),
+            // Of a load, whose claim has no number yet.
+            of(0, 6, Mark::Open),
+        ] {
+            uuids.push_uuid(key, stamp);
+            texts.push_text(key, b"a", stamp);
+        }
+        for mut run in [uuids, texts] {
+            run.settle();
+            let numbers = run.uuids.iter().map(|entry| entry.stamp).chain(run.texts.iter().map(|entry| entry.stamp));
+            let left: Vec<_> = numbers.map(|number| run.stamps.get(number)).collect();
+            assert_eq!(left, [of(0, 5, completed), of(7, 6, Mark::Open), of(0, 6, Mark::Open)]);
+        }
     }
 
     #[test]
