@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import dochistory as dh
 from tests.store.processes import run, start
+from tests.support import status_of
 
 LIMITED = """
 import resource
@@ -133,3 +135,50 @@ print([name for name in names if name.startswith(("segment-", "filter-", "new-")
 
 def test_segments_keep_no_descriptor(directory: Path) -> None:
     assert run(SEGMENTS, directory) == ["DUPLICATE DUPLICATE NEW", "[]"]
+
+
+LOG_ENDS = """
+import fcntl, resource, threading
+history = dh.open(sys.argv[1], auto_maintain=False)
+claim = history.begin(documents(fresh_ids(80)), trigger())
+history.begin(documents(["other"]), trigger())
+lock = open(next((history.path / "triggers").glob("*/turn")), "rb")
+# Two more files are enough to publish the log that names rows by their places, and not to read it.
+taken = [open("/dev/null")]
+while taken[-1].fileno() < 40:
+    taken.append(open("/dev/null"))
+resource.setrlimit(resource.RLIMIT_NOFILE, (43, 43))
+fcntl.flock(lock, fcntl.LOCK_EX)
+failed, begun = [], []
+def end():
+    try:
+        claim.complete(rows=range(70))
+    except dh.DescriptorsError as error:
+        failed.append(str(error)[:16])
+def begin(one):
+    try:
+        begun.extend(history.begin(documents([one]), trigger()).new.column("uuid").to_pylist())
+    except dh.DescriptorsError as error:
+        failed.append(str(error)[:16])
+threads = [threading.Thread(target=end)]
+threads[0].start()
+time.sleep(0.3)
+threads += [threading.Thread(target=begin, args=[f"id-{number}"]) for number in range(8)]
+for thread in threads[1:]:
+    thread.start()
+time.sleep(0.3)
+fcntl.flock(lock, fcntl.LOCK_UN)
+for thread in threads:
+    thread.join()
+print(*failed)
+print(*begun, flush=True)
+os._exit(0)
+"""
+
+
+def test_what_threads_write_beside_one_that_runs_out_is_kept(directory: Path) -> None:
+    dh.open(directory, create=True).close()
+    failed, begun = (line.split() for line in run(LOG_ENDS, directory))
+    assert failed
+    with dh.open(directory) as history:
+        assert status_of(history, begun) == ["IN_DOUBT"] * len(begun)

@@ -75,6 +75,9 @@ impl Writer<'_> {
     /// One of several operations under the same lock.
     fn do_one<T>(&mut self, settings: SpaceSettings, operation: &mut impl FnMut(&mut Self) -> Result<T>) -> Done<T> {
         let result = self.try_one(settings, operation).inspect_err(|error| self.space.note(error));
+        // What failed may have published a manifest that could not be read: the next operation must
+        // not append to a log that has ended.
+        self.is_prepared &= result.is_ok();
         Done { result, place: self.space.end_of_log() }
     }
 
