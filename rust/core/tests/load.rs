@@ -107,6 +107,8 @@ fn the_time_that_stands_for_unknown_may_differ_from_run_to_run() {
         load.progress().resumed
     };
     assert_eq!((run(START), run(START + DAY)), (0, 8));
+    // What has expired since is written again.
+    assert_eq!((run(START + 30 * DAY), run(START + 59 * DAY), run(START + 60 * DAY)), (0, 8, 0));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use super::lock::Lock;
 use super::publish::{entry_of, split};
 use super::{KeySpace, SpaceSettings};
-use crate::format::manifest::SegmentEntry;
+use crate::format::manifest::{Manifest, SegmentEntry};
 use crate::format::names::FileKind;
 use crate::format::names::LOAD_LOCK;
 use crate::key::Key;
@@ -25,6 +25,8 @@ pub(crate) struct Fingerprint([u64; 2]);
 pub(crate) struct LoadedPart {
     pub(crate) fingerprint: u128,
     pub(crate) entries: u64,
+    /// The time that stands in it for an unknown one.
+    pub(crate) unknown_at: Option<i64>,
 }
 
 impl Fingerprint {
@@ -51,6 +53,16 @@ impl LoadedPart {
     fn application(&self) -> String {
         format!("{LOAD_PREFIX}{:032x}", self.fingerprint)
     }
+
+    /// Whether an unfinished load has published this part, and what it took for an unknown time has
+    /// not expired since: of these entries nothing counts any more, or is left.
+    fn is_in(&self, manifest: &Manifest) -> bool {
+        let application = self.application();
+        let mut records = manifest.transactions.iter().filter(|entry| entry.transaction.application == application);
+        let time_to_live_us = manifest.time_to_live_us;
+        let counts = |loaded_at: i64| self.unknown_at.is_none_or(|now| now < loaded_at.saturating_add(time_to_live_us));
+        records.any(|entry| counts(entry.started_at))
+    }
 }
 
 impl KeySpace {
@@ -66,9 +78,7 @@ impl KeySpace {
 
     /// Whether an unfinished load has published this part.
     pub(crate) fn is_loaded(&self, part: &LoadedPart) -> Result<bool> {
-        let application = part.application();
-        let is_it = |entry: &TransactionEntry| entry.transaction.application == application;
-        self.read(|view| Ok(view.is_some_and(|view| view.manifest.transactions.iter().any(is_it))))
+        self.read(|view| Ok(view.is_some_and(|view| part.is_in(&view.manifest))))
     }
 
     /// Publish entries as segments of their own, and record that this part of a load is published.
@@ -92,8 +102,7 @@ impl KeySpace {
         self.store_early(&adopted)?;
         self.write_again(SpaceSettings::STORED, |writer| {
             let mut manifest = writer.next_of_same_log()?;
-            let application = part.application();
-            if manifest.transactions.iter().any(|entry| entry.transaction.application == application) {
+            if part.is_in(&manifest) {
                 // A load that was stopped has published it meanwhile; these files go with the next
                 // load or maintenance.
                 return Ok(());
@@ -101,8 +110,9 @@ impl KeySpace {
             writer.adopt(&adopted)?;
             manifest.segments.extend(&written);
             let transaction = Transaction { application: part.application(), batch: part.entries as i64 };
-            let outcome = Some(Ending::Completed);
-            manifest.transactions.push(TransactionEntry { transaction, rows: None, claim: 0, started_at: 0, outcome });
+            manifest.transactions.retain(|entry| entry.transaction.application != transaction.application);
+            let (started_at, outcome) = (part.unknown_at.unwrap_or_default(), Some(Ending::Completed));
+            manifest.transactions.push(TransactionEntry { transaction, rows: None, claim: 0, started_at, outcome });
             writer.publish(&manifest)
         })?;
         self.forget_adopted(&adopted)

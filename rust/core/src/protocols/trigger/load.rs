@@ -47,6 +47,8 @@ pub struct Load<'a> {
     runs: Runs,
     gathered: usize,
     fingerprint: Fingerprint,
+    /// The time that stands for an unknown one in that part.
+    unknown_at: Option<i64>,
     /// The previous part, which is being written.
     writing: Option<JoinHandle<Result<()>>>,
     done: Loaded,
@@ -65,6 +67,7 @@ impl History {
             runs: Runs::new(partition_us),
             gathered: 0,
             fingerprint: Fingerprint::default(),
+            unknown_at: None,
             writing: None,
             done: Loaded::default(),
         })
@@ -94,6 +97,9 @@ impl Load<'_> {
                 let started_at = started_at[row];
                 let mark = if completed.get(row).unwrap_or(true) { Mark::Completed } else { Mark::Open };
                 let known_at = if started_at == now_us { i64::MIN } else { started_at };
+                if started_at == now_us {
+                    self.unknown_at = Some(now_us);
+                }
                 self.fingerprint.add(batch.keys[row], known_at, mark);
                 // The claim of unfinished entries gets its number when they are published.
                 let (run, stamp) = (self.runs.of(started_at), Stamp { claim: 0, started_at, mark });
@@ -135,7 +141,8 @@ impl Load<'_> {
     fn publish(&mut self) -> Result<()> {
         let runs = std::mem::replace(&mut self.runs, Runs::new(self.partition_us)).into_list();
         let fingerprint = std::mem::take(&mut self.fingerprint).of(self.gathered as u64);
-        let part = LoadedPart { fingerprint, entries: std::mem::take(&mut self.gathered) as u64 };
+        let (entries, unknown_at) = (std::mem::take(&mut self.gathered) as u64, self.unknown_at.take());
+        let part = LoadedPart { fingerprint, entries, unknown_at };
         if part.entries == 0 {
             return Ok(());
         }
