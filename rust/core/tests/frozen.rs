@@ -7,10 +7,11 @@ mod harness;
 use std::path::{Path, PathBuf};
 
 use dochistory_core::history::History;
+use dochistory_core::protocols::trigger::Call;
 use dochistory_core::repair::{Options, Remedy, repair};
 use dochistory_core::testing::lower_limits;
-use dochistory_core::{Error, Purge};
-use harness::{DAY, START, begin, open, reading, rules, seal, trigger, uuids};
+use dochistory_core::{Error, Purge, Replay, Replays, Transaction};
+use harness::{DAY, Ids, START, begin, open, reading, rules, seal, trigger, uuids};
 
 const BATCH: usize = 14;
 
@@ -65,6 +66,31 @@ fn with_two_logs() -> (tempfile::TempDir, PathBuf, Vec<String>, Vec<PathBuf>) {
     let logs = logs(&root);
     assert_eq!(logs.len(), 2);
     (directory, root, ids, logs)
+}
+
+#[test]
+fn a_log_of_batches_without_new_documents_is_full_as_well() {
+    lower_limits();
+    let directory = tempfile::tempdir().unwrap();
+    let (history, ids) = (open(directory.path()), uuids(0..3));
+    begin(&history, &trigger(), &ids, START).claim.unwrap().complete(None).unwrap();
+    let again = |batch: i64| {
+        let transaction = Transaction { application: "app".into(), batch };
+        let (documents, mut call) = (Ids::new(&ids), Call::at(START));
+        history.begin(&trigger(), &documents.documents(), &mut call, Some(&transaction), Replays::default()).unwrap()
+    };
+    for batch in 0..BATCH as i64 {
+        again(batch).claim.unwrap().complete(None).unwrap();
+    }
+    assert!(history.is_seal_due("orders"));
+    history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
+    assert!(!history.is_seal_due("orders") && logs(directory.path()).len() == 1);
+    let last = BATCH as i64 - 1;
+    for handle in [&history, &open(directory.path())] {
+        assert_eq!(rules(handle, &trigger(), &ids, START), ["R9"; 3]);
+        assert_eq!(handle.statistics("orders").unwrap().transactions, [("app".to_owned(), last, true)]);
+    }
+    assert_eq!(again(last).replay, Some(Replay::Finished));
 }
 
 #[test]

@@ -125,9 +125,10 @@ impl Memtable {
         self.entries.len()
     }
 
-    /// What the entries take, in entries without a text.
+    /// What the entries take, in entries without a text; a claim counts as one of them at least, as
+    /// a numbered batch may begin none.
     pub(crate) fn weight(&self) -> usize {
-        self.entries.len() + self.texts.bytes() / ENTRY_BYTES
+        self.entries.len().max(self.claims.len()) + self.texts.bytes() / ENTRY_BYTES
     }
 
     /// The keys of the entries from number `from` on.
