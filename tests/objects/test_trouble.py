@@ -193,7 +193,7 @@ def test_a_history_without_its_identity_is_not_made_again(s3: Server, place: str
 
 
 @pytest.mark.parametrize("is_restored", [False, True])
-def test_a_history_replaced_under_a_handle_is_noticed_late(
+def test_a_history_replaced_under_a_handle_fences_the_handle(
     s3: Server, place: str, client: objects.ObjectClient, tmp_path: Path, *, is_restored: bool
 ) -> None:
     options = dict(s3.options)
@@ -207,12 +207,15 @@ def test_a_history_replaced_under_a_handle_is_noticed_late(
             dh.backup(tmp_path / "copy", place, storage_options=options)
         with dh.open(place, create=not is_restored, storage_options=options) as new:
             assert statuses(new.begin(documents(["d"]), trigger()).verdicts) == ["NEW"]
-        assert statuses(old.begin(documents(["d"]), trigger()).verdicts) == ["NEW"]
-    with (
-        dh.open(place, storage_options=options) as late,
-        pytest.raises(dh.ObjectStoreError, match=r"^\[DH-MISSING\] .*/commit-"),
-    ):
-        late.begin(documents(["d"]), trigger())
+        for one in ("d", "e"):
+            with pytest.raises(dh.FencedError, match=r"^\[DH-FENCED\] .*another history was put in the place"):
+                old.begin(documents([one]), trigger())
+        with pytest.raises(dh.FencedError):
+            old.classify(documents(["d"]), trigger())
+    known = [*"abc"] if is_restored else []
+    with dh.open(place, storage_options=options) as late:
+        begun = statuses(late.begin(documents([*"abcde"]), trigger()).verdicts)
+    assert begun == ["DUPLICATE" if one in known else "IN_DOUBT" if one == "d" else "NEW" for one in "abcde"]
 
 
 @pytest.mark.parametrize("part", ["segment", "commit-00000000000000000001", "gate-", "commit-"])

@@ -295,7 +295,7 @@ fn commits_and_files_that_no_state_needs_are_collected() {
 }
 
 #[test]
-fn a_history_made_again_under_a_handle_fences_it_and_stays_whole() {
+fn a_history_made_again_under_a_handle_fences_it() {
     let objects = SimulatedObjects::new(1, Weather::default());
     let mut old = Writer::open(Arc::new(objects.clone()));
     for id in 0..3 {

@@ -179,8 +179,12 @@ impl KeySpace {
     /// [`KeySpace::read`], where it has just been seen to that a replica is the newest state.
     fn read_present<T>(&self, look: impl FnOnce(Option<&View>) -> Result<T>) -> Result<T> {
         loop {
-            self.refresh()?;
+            let is_there = self.refresh()?;
             let view = self.present();
+            // Another thread, which found a newer view and failed to read it or to sync its name.
+            if is_there && view.as_ref().is_none_or(|view| view.is_spent) {
+                continue;
+            }
             // Others may have begun to change the replica since.
             if self.mirror.as_deref().is_none_or(|mirror| self.is_pinned || mirror.is_ready()) {
                 return look(view.as_ref());
@@ -201,24 +205,24 @@ impl KeySpace {
         self.files.view.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refresh the view: read what other processes wrote since.
-    fn refresh(&self) -> Result<()> {
+    /// Refresh the view: read what other processes wrote since. Answers whether there is one.
+    fn refresh(&self) -> Result<bool> {
         if self.is_pinned {
-            return Ok(());
+            return Ok(self.present().is_some());
         }
         if self.mirror.is_some() {
-            return self.reopen();
+            return self.reopen().map(|()| self.present().is_some());
         }
         if let Some(view) = self.present().as_ref()
             && view.is_current(&self.env)?
         {
-            return Ok(());
+            return Ok(true);
         }
         self.change(|slot| {
             let known = slot.as_ref().map(|view| view.manifest.number);
             match slot {
-                Some(view) => view.advance(&self.env)?,
-                None => *slot = View::load(&self.env, &self.directory, None)?,
+                Some(view) if !view.is_spent => view.advance(&self.env)?,
+                _ => *slot = View::load(&self.env, &self.directory, None)?,
             }
             let now = slot.as_ref().map(|view| view.manifest.number);
             if now.is_none() {
@@ -233,7 +237,7 @@ impl KeySpace {
                 self.check_name(view)?;
                 self.sync.learn(view.log.id, view.proven());
             }
-            Ok(())
+            Ok(slot.is_some())
         })
     }
 
@@ -242,7 +246,14 @@ impl KeySpace {
         if !self.present().as_ref().is_some_and(|view| view.log.is_closed) {
             return Ok(());
         }
-        self.change(|slot| slot.as_mut().map_or(Ok(()), |view| view.advance(&self.env)))
+        self.change(|slot| match slot {
+            Some(view) if !view.is_spent => view.advance(&self.env),
+            Some(_) => {
+                *slot = View::load(&self.env, &self.directory, None)?;
+                Ok(())
+            }
+            None => Ok(()),
+        })
     }
 
     /// Whether its durable truth is in an object store.

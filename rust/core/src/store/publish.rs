@@ -290,8 +290,8 @@ impl Writer<'_> {
         }
         self.check_alone()?;
         self.space.change(|slot| match slot {
-            Some(view) => view.advance_to_own(&self.space.env),
-            None => {
+            Some(view) if !view.is_spent => view.advance_to_own(&self.space.env),
+            _ => {
                 *slot = View::load(&self.space.env, &self.space.directory, None)?;
                 Ok(())
             }

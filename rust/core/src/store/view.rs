@@ -77,6 +77,8 @@ pub(crate) struct View {
     pub(crate) last: Option<[u8; 8]>,
     /// Bytes behind the last whole frame: a writer is writing, or died while writing.
     pub(crate) torn: u64,
+    /// Whether parts of it went to a newer view that could not be read to its end.
+    pub(super) is_spent: bool,
     /// The buffer for reading the log.
     buffer: Vec<u8>,
 }
@@ -194,6 +196,7 @@ impl View {
             spare: None,
             last: None,
             torn: 0,
+            is_spent: false,
             buffer: Vec::new(),
             manifest,
         })
@@ -253,7 +256,7 @@ impl View {
     /// Whether nobody published or appended since, and all files are still under their names. Costs
     /// four cheap system calls.
     pub(crate) fn is_current(&self, env: &Environment) -> Result<bool> {
-        let Some(last) = self.last.filter(|_| !self.log.is_closed) else { return Ok(false) };
+        let Some(last) = self.last.filter(|_| !self.log.is_closed && !self.is_spent) else { return Ok(false) };
         // A torn frame may have been one that was being written, and be whole by now.
         Ok(self.is_newest(env)?
             && self.torn == 0
@@ -326,6 +329,7 @@ impl View {
         if newer.log.id == self.log.id || newer.manifest.frozen.is_some_and(|frozen| frozen.id == self.log.id) {
             newer.released_before = self.released_upto();
         }
+        self.is_spent = true;
         (newer.young, newer.is_lazy) = (std::mem::take(&mut self.young), self.is_lazy);
         (newer.spare, newer.union) = (self.spare.take(), self.union.take());
         if newer.log.id == self.log.id {

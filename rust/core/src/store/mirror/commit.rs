@@ -57,7 +57,8 @@ impl Mirror {
     /// The same for a writer, whose next commit proves it.
     pub(super) fn read_on(&self, known: &mut Known) -> Result<bool> {
         let followed = known.chain.read_on()?;
-        known.is_unproven |= matches!(&followed, Followed::Newer(newer) if !newer.is_empty());
+        // Also where there is none: a collector may have passed.
+        known.is_unproven |= matches!(followed, Followed::Newer(_));
         Ok(self.take_over(known, followed))
     }
 

@@ -93,7 +93,8 @@ impl KeySpace {
             mirror.is_settled.store(false, Ordering::Release);
             known.is_loaded = false;
             let is_ahead = |view: &View| !known.committed.covers(view.log.id, view.memtable.position);
-            let can_stay = known.committed != Committed::default() && slot.as_ref().is_some_and(|view| !is_ahead(view));
+            let can_stay = known.committed != Committed::default()
+                && slot.as_ref().is_some_and(|view| !is_ahead(view) && !view.is_spent);
             if known.committed == Committed::default() {
                 self.clear_replica()?;
             } else if !can_stay {
