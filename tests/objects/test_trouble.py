@@ -395,3 +395,21 @@ def test_a_conflict_that_stores_nothing_is_not_taken_for_success(
         other.verify()
     with dh.open(place, storage_options=dict(s3.options), snapshot=pin) as pinned:
         assert status_of(pinned, ["loaded"]) == ["DUPLICATE"]
+
+
+@pytest.mark.slow
+def test_after_a_failure_a_reader_sees_what_was_collected(s3: Server, place: str, proxy: FaultProxy) -> None:
+    with (
+        dh.open(place, create=True, storage_options=dict(s3.options)) as other,
+        dh.open(place, storage_options=s3.through(proxy.port)) as history,
+    ):
+        history.begin(documents(["first"]), trigger())
+        proxy.choose = lambda request: Say(403, "AccessDenied") if "/commit-" in request.target else None
+        with pytest.raises(dh.ObjectStoreError):
+            history.begin(documents(["refused"]), trigger())
+        proxy.choose = lambda _request: None
+        # The commits behind that which `history` knows are gone, and their gate is closed.
+        for number in range(300):
+            other.begin(documents([f"id-{number}"]), trigger())
+        other.maintain(all=True, grace=0)
+        assert statuses(history.classify(documents(["id-0", "refused"]), trigger())) == ["IN_DOUBT", "NEW"]
