@@ -1,5 +1,6 @@
 """Checks of arguments: the same error, with a code, in every function, before anything is done."""
 
+import datetime as dt
 import operator
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -83,6 +84,20 @@ def numbers(name: str, given: Any) -> list[int]:
         raise dh.ConfigError(
             f"[DH-CONFIG] {name} is {given!r}; allowed is an Arrow array or an iterable of whole numbers"
         ) from None
+
+
+def moment(name: str, given: Any) -> None:
+    """Refuse anything but a datetime with a time zone.
+
+    Args:
+        name: the name of the argument.
+        given: the value.
+
+    Raises:
+        ConfigError: [DH-CONFIG] it is something else.
+    """
+    if not isinstance(given, dt.datetime) or given.tzinfo is None:
+        raise dh.ConfigError(f"[DH-CONFIG] {name} is {given!r}; allowed is a datetime with a time zone")
 
 
 def texts(name: str, given: Any) -> None:

@@ -357,6 +357,8 @@ def test_settled_documents_are_forgotten_by_file_without_reuse(doubtful: dh.Hist
     assert doubtful.audit.forget(later) == 0
     doubtful.audit.resolve([3, 4], "duplicate")
     assert doubtful.audit.forget(T0) == 0
+    with pytest.raises(dh.ConfigError, match=r"^\[DH-CONFIG\] before is .*allowed is a datetime with a time zone$"):
+        doubtful.audit.forget(later.replace(tzinfo=None))
     assert doubtful.audit.forget(later, dry_run=True) == 3
     assert doubtful.audit.forget(later) == 3
     assert doubtful.audit.list()["number"].to_pylist() == [4]

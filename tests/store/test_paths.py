@@ -1,8 +1,9 @@
-"""Relative paths mean the directory that the process was in when they were given."""
+"""Relative paths mean the directory that the process was in when they were given; a path of a file means none."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,3 +81,13 @@ def test_a_file_of_settings_names_its_history_from_anywhere(elsewhere: Path, mon
     settings = settings_from_toml("dochistory.toml")
     monkeypatch.chdir(elsewhere)
     assert settings.history == elsewhere.parent / "orders.history"
+
+
+@pytest.mark.parametrize("given", ["a.file", "a.file/orders.history"])
+def test_a_file_is_no_place_of_a_history(tmp_path: Path, given: str) -> None:
+    (tmp_path / "a.file").write_text("mine")
+    ways: list[dict[str, Any]] = [{"create": True}, {"read_only": True}, {}]
+    for how in ways:
+        with pytest.raises(dh.OpenError, match=r"^\[DH-OPEN\] .*: a file is in its place, .*; name a directory$"):
+            dh.open(tmp_path / given, **how)
+    assert (tmp_path / "a.file").read_text() == "mine"

@@ -437,7 +437,11 @@ class AuditLog:
         Returns:
             The number of dropped documents. The newest file of the log stays, because numbers are
             never used twice.
+
+        Raises:
+            ConfigError: [DH-CONFIG] `before` has no time zone.
         """
+        _checks.moment("before", before)
         entries = self._contents.entries()
         is_over = pc.and_(
             pc.is_in(entries["state"], value_set=pa.array(["resubmitted", "duplicate"])),

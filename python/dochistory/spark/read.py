@@ -97,6 +97,5 @@ def _listed(keys: Iterable[str]) -> str:
 def _time(name: str, given: dt.datetime | None) -> str | None:
     if given is None:
         return None
-    if not isinstance(given, dt.datetime) or given.tzinfo is None:
-        raise dh.ConfigError(f"[DH-CONFIG] {name} is {given!r}; allowed is a datetime with a time zone")
+    _checks.moment(name, given)
     return given.isoformat()

@@ -50,7 +50,7 @@ pub(crate) fn path(given: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
 pub(crate) fn local(path: PathBuf) -> Outcome<PathBuf> {
     let Some((scheme, rest)) = path.to_str().and_then(split) else { return Ok(path) };
     if !scheme.eq_ignore_ascii_case("file") {
-        return Err(refused(&path, &format!("`{scheme}:` URLs are not supported here: name a directory")));
+        return Err(refused(&path, &format!("`{scheme}:` URLs are not supported here")));
     }
     // `pathlib` replaces several slashes by one, so `file:/data` must be understood too.
     let Some(authority) = rest.strip_prefix("//") else { return Ok(decoded(rest)) };

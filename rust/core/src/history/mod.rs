@@ -12,6 +12,7 @@ pub use pin::Described;
 pub use inspect::{Entries, EntryBatch, EntryStatus, Progressed, Selection};
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -96,7 +97,13 @@ impl History {
     /// Open a history on another file system.
     pub fn open_on(system: Arc<dyn FileSystem>, path: &Path, options: &OpenOptions) -> Result<Self> {
         let file = path.join(IDENTITY);
-        let is_there = system.has(&file)?;
+        let is_there = match system.has(&file) {
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotADirectory => {
+                let reason = "a file is in its place, or in that of a directory above it; name a directory".into();
+                return Err(Error::Open { path: path.to_path_buf(), reason });
+            }
+            known => known?,
+        };
         if !is_there {
             if !options.create || options.read_only {
                 let reason = "there is no history here; create=True makes one".into();

@@ -12,17 +12,17 @@
 //!   history was put in the place of this one.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use super::chance::{drawn, pause_of};
 use super::change::Stored;
 use super::commit::{Commit, CommitId};
+use super::gate::{Gate, Marks, open_gate};
 use super::names::{Names, block_of};
 use super::side_by_side::side_by_side;
 use super::{ObjectStore, Put};
-use crate::io::bytes::{Encoder, checked};
 use crate::{Error, Result};
 
 /// How often a request is sent that gets no answer.
@@ -33,9 +33,6 @@ const FINDS: u32 = 50;
 const LONGEST: Duration = Duration::from_secs(30);
 /// The operation of an error about an object that is not there.
 pub(crate) const MISSING: &str = "find";
-/// What an open gate begins with; its mark and a checksum follow.
-const OPEN: &[u8] = b"open";
-pub(super) const CLOSED: &[u8] = b"closed";
 
 /// What is known to be the newest commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,14 +68,6 @@ pub(crate) enum Followed {
     Lost,
 }
 
-/// The state of a gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gate {
-    Absent,
-    Open,
-    Closed,
-}
-
 /// One key space's chain, as this process knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
@@ -86,14 +75,14 @@ pub(crate) struct Chain {
     pub(super) names: Names,
     history: [u8; 16],
     pub(super) head: Head,
-    /// The block of the newest gate that was seen open, and its mark.
-    seen: Arc<Mutex<(u64, Option<Vec<u8>>)>>,
+    /// Shared by all clones.
+    marks: Marks,
 }
 
 impl Chain {
     /// A chain whose head has to be found.
     pub(crate) fn new(store: Arc<dyn ObjectStore>, names: Names, history: [u8; 16]) -> Self {
-        Self { store, names, history, head: Head::default(), seen: Arc::default() }
+        Self { store, names, history, head: Head::default(), marks: Marks::default() }
     }
 
     pub(crate) fn head(&self) -> Head {
@@ -207,9 +196,7 @@ impl Chain {
         let commit = Commit { history: self.history, number, id: drawn()?, follows, base, change };
         if known == 0 || block_of(number) > block_of(known) {
             let gate = self.names.gate(block_of(number));
-            let mut open = Encoder::with_capacity(24);
-            open.raw(OPEN).raw(&drawn()?).checksum();
-            let open = open.finish();
+            let open = open_gate()?;
             self.tried(|| self.store.put_new(&gate, &open))?;
         }
         let (name, bytes) = (self.names.commit(number), commit.encode());
@@ -300,35 +287,8 @@ impl Chain {
 
     pub(super) fn gate(&self, block: u64) -> Result<Gate> {
         let name = self.names.gate(block);
-        self.tried(|| match self.store.get(&name)? {
-            None => Ok(Gate::Absent),
-            Some(bytes) if bytes == CLOSED => Ok(Gate::Closed),
-            // Those of earlier builds have no mark.
-            Some(bytes) if bytes == OPEN => self.known_by(&[], block).map(|()| Gate::Open),
-            Some(bytes) => match checked(&bytes, Path::new(&name))?.strip_prefix(OPEN) {
-                Some(mark) => self.known_by(mark, block).map(|()| Gate::Open),
-                None => Err(Error::corrupt(Path::new(&name), 0, "neither open nor closed")),
-            },
-        })
-    }
-
-    /// Compare the mark of an open gate with what it was.
-    fn known_by(&self, mark: &[u8], block: u64) -> Result<()> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*seen {
-            (newest, Some(known)) if *newest == block && known != mark => Err(Error::Fenced {
-                path: self.full_name(&self.names.gate(block)).into(),
-                reason:
-                    "another history was put in the place of the one that this handle has open: it was made again, \
-                         or a copy was restored; nothing was acknowledged, so open it again"
-                        .to_owned(),
-            }),
-            (newest, Some(_)) if *newest >= block => Ok(()),
-            _ => {
-                *seen = (block, Some(mark.to_vec()));
-                Ok(())
-            }
-        }
+        let full_name = self.full_name(&name);
+        self.tried(|| self.marks.state_of(block, &full_name, self.store.get(&name)?.as_deref()))
     }
 
     /// The commits behind number `number` with this id, in order; none if they follow another one.

@@ -4,7 +4,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::chain::{CLOSED, Chain, Gate};
+use super::chain::Chain;
+use super::gate::{CLOSED, Gate};
 use super::names::{block_of, last_of};
 use crate::Result;
 

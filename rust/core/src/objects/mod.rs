@@ -7,6 +7,7 @@ pub(crate) mod chance;
 pub(crate) mod change;
 pub(crate) mod collect;
 pub(crate) mod commit;
+pub(crate) mod gate;
 pub(crate) mod names;
 pub(crate) mod pins;
 pub(crate) mod side_by_side;
