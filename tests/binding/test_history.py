@@ -229,6 +229,12 @@ def test_a_lock_timeout_may_be_text_a_timedelta_or_seconds(directory: Path, time
         history.begin(documents(["a"]), trigger()).complete()
 
 
+def test_a_history_is_not_made_in_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(dh.OpenError, match=r"\[DH-OPEN\].*there is no directory .*mistyped to make a history in"):
+        dh.open(tmp_path / "mistyped" / "orders.history", create=True)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("shards", [0, 3, 1 << 17])
 def test_invalid_number_of_shards_is_refused(directory: Path, shards: int) -> None:
     with pytest.raises(dh.ConfigError, match="shards"):

@@ -135,3 +135,9 @@ def test_a_name_that_the_history_lacks_is_refused(history: dh.History, call: Cal
 def test_snapshot_of_a_trigger_that_nobody_began_is_empty(history: dh.History) -> None:
     with dh.open(history.path, snapshot=history.pin("soon")) as pinned:
         assert pinned.entries("soon").read_all().num_rows == 0
+
+
+def test_counts_with_gaps_of_pandas_are_refused_with_a_remedy(history: dh.History) -> None:
+    rows = pa.table({"uuid": ["a", "b"], "redelivery_count": pa.array([1.0, None])})
+    with pytest.raises(dh.SchemaError, match=r'"redelivery_count" is Float64; .*\.astype\("Int64"\)'):
+        history.classify(rows, trigger())

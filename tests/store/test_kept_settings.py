@@ -12,6 +12,7 @@ from tests.support import T0, documents, status_of, trigger
 
 LONG = trigger(history_time_to_live="30 days")
 SHORT = trigger(history_time_to_live="1 hour")
+BRIEF = trigger(history_time_to_live="2 hours")
 GOLDEN = Path(__file__).parent.parent / "golden"
 
 
@@ -89,6 +90,27 @@ def test_a_change_counts_at_the_next_purge(history: dh.History, directory: Path)
     with dh.open(directory) as other:
         assert other.stats("orders")["history_time_to_live"] == timedelta(hours=1)
         assert other.purge(now=T0 + timedelta(days=1))["orders"]["entries"] == 2
+
+
+def test_a_longer_time_to_live_widens_the_partitions(history: dh.History) -> None:
+    starts = [T0 + timedelta(minutes=5 * step) for step in range(24)]
+    for start in starts:
+        history.begin(documents([f"early-{start:%H%M}"]), BRIEF, now=start).complete()
+        history.unpin(BRIEF, history.pin(BRIEF))
+    before = history.stats("orders")
+    assert before["partition"] == timedelta(minutes=5)
+    assert before["segments"] == 24
+    assert history.change(LONG) == timedelta(hours=2)
+    history.begin(documents(["late"]), LONG, now=T0 + timedelta(hours=3)).complete()
+    history.maintain(all=True)
+    after = history.stats("orders")
+    assert after["partition"] == timedelta(days=1)
+    assert after["segments"] == 1
+    ids = [*(f"early-{start:%H%M}" for start in starts), "late", "other"]
+    assert status_of(history, ids, LONG) == ["DUPLICATE"] * 25 + ["NEW"]
+    # A shorter one leaves the width: a frozen log has numbers for files of its partitions.
+    assert history.change(BRIEF) == timedelta(days=30)
+    assert history.stats("orders")["partition"] == timedelta(days=1)
 
 
 def test_a_change_of_an_unknown_trigger_is_refused(history: dh.History) -> None:

@@ -222,6 +222,29 @@ fn purge_takes_expired_entries_out_of_a_frozen_log() {
 }
 
 #[test]
+fn partitions_that_became_wider_take_in_a_frozen_log() {
+    lower_limits();
+    let directory = tempfile::tempdir().unwrap();
+    let (history, ids) = (open(directory.path()), uuids(0..2 * BATCH as u64));
+    let mut brief = trigger();
+    brief.history_time_to_live_us = DAY / 12;
+    // Each in a partition of its own.
+    for (step, id) in ids.chunks(1).enumerate() {
+        begin(&history, &brief, id, START + step as i64 * DAY / 144).claim.unwrap().complete(None).unwrap();
+    }
+    assert!(history.is_seal_due("orders"));
+    let before = history.statistics("orders").unwrap();
+    let other = open(directory.path());
+    assert_eq!(other.change(&trigger()).unwrap(), DAY / 12);
+    seal(&history, "orders");
+    history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
+    let after = history.statistics("orders").unwrap();
+    assert_eq!((before.partition_us, after.partition_us), (DAY / 288, DAY));
+    assert_eq!(after.segments, 1);
+    assert_eq!(rules(&other, &trigger(), &ids, START), vec!["R9"; 2 * BATCH]);
+}
+
+#[test]
 fn damaged_frozen_log_is_refused_and_then_repaired() {
     for (at, is_cut) in [(8, false), (80, false), (200, false), (200, true), (70, true)] {
         let (_directory, root, ids, logs) = with_two_logs();

@@ -148,7 +148,13 @@ fn count(role: &str, name: &str, array: ArrayRef) -> Outcome<ArrayRef> {
         DataType::UInt8 => DataType::Int16,
         DataType::UInt16 => DataType::Int32,
         DataType::UInt32 | DataType::Null => DataType::Int64,
-        other => return Err(wrong_type(role, name, other, "a signed integer, or an unsigned one of up to 32 bits")),
+        other => {
+            let allowed = "a signed integer, or an unsigned one of up to 32 bits";
+            // So pandas holds whole numbers with gaps.
+            let is_float = matches!(other, DataType::Float64 | DataType::Float32);
+            let remedy = if is_float { "; pandas keeps gaps in whole numbers by .astype(\"Int64\")" } else { "" };
+            return Err(wrong_type(role, name, other, &format!("{allowed}{remedy}")));
+        }
     };
     Ok(cast(&array, &wider)?)
 }

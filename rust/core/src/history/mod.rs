@@ -292,11 +292,22 @@ pub(crate) fn pin_of<'a>(snapshot: &'a str, name: &str) -> Result<&'a str> {
     pin.ok_or_else(|| Error::Config(format!("the snapshot {snapshot:?} is not one of trigger {name:?}")))
 }
 
+/// A history is made in a directory that is there: a mistyped path makes no tree of its own.
+fn without_parent(error: Error, path: &Path) -> Error {
+    match path.parent() {
+        Some(parent) if error.is_missing() => {
+            let reason = format!("there is no directory {} to make a history in: make it first", parent.display());
+            Error::Open { path: path.to_path_buf(), reason }
+        }
+        _ => error,
+    }
+}
+
 fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result<()> {
     if options.shards == 0 || !options.shards.is_power_of_two() || options.shards > 1 << 16 {
         return Err(Error::Config(format!("shards is {}; it must be a power of two up to 65536", options.shards)));
     }
-    system.make_directory(path)?;
+    system.make_directory(path).map_err(|error| without_parent(error, path))?;
     let others = system.names(path)?;
     let is_known = |name: &str| [TRIGGERS, IDENTITY, SPARE].contains(&name) || OF_THE_PACKAGE.contains(&name);
     let is_room = |name: &String| name == REGISTRY || Room::ALL.iter().any(|room| name == room.directory());

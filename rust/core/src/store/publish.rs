@@ -31,7 +31,7 @@ const WIDTHS: [i64; 7] = [24 * HOUR, 6 * HOUR, HOUR, 15 * MINUTE, 5 * MINUTE, MI
 /// For the shortest times to live.
 const LEAST_WIDTH: i64 = 100_000;
 
-fn partition_width(time_to_live_us: i64) -> i64 {
+pub(super) fn partition_width(time_to_live_us: i64) -> i64 {
     WIDTHS.into_iter().find(|width| time_to_live_us / 24 >= *width).unwrap_or(LEAST_WIDTH)
 }
 

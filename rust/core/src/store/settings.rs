@@ -1,6 +1,7 @@
 //! The settings of a trigger that its key space stores. They change only on purpose.
 
 use super::KeySpace;
+use super::publish::partition_width;
 use super::view::View;
 use crate::format::manifest::Manifest;
 use crate::store::Writer;
@@ -68,7 +69,9 @@ impl SpaceSettings {
 }
 
 impl KeySpace {
-    /// Store another time to live; answers the previous one. The width of the partitions stays.
+    /// Store another time to live; answers the previous one. Partitions become as wide as a longer
+    /// one needs, so that their number stays small; the narrow ones are compacted. They never
+    /// become narrower: a frozen log has numbers for as many files as it had partitions.
     pub(crate) fn change_settings(&self, settings: SpaceSettings) -> Result<i64> {
         if !self.exists()? {
             return Err(Error::Config(format!(
@@ -79,12 +82,14 @@ impl KeySpace {
         self.write_again(SpaceSettings::STORED, |writer| {
             let mut manifest = writer.successor()?;
             settings.check_kind(&manifest)?;
-            let before = manifest.time_to_live_us;
-            if before != settings.time_to_live_us {
-                (manifest.time_to_live_us, manifest.kind) = (settings.time_to_live_us, settings.kind);
+            let before = (manifest.time_to_live_us, manifest.partition_us);
+            let wanted = (settings.time_to_live_us, before.1.max(partition_width(settings.time_to_live_us)));
+            if before != wanted {
+                (manifest.time_to_live_us, manifest.partition_us) = wanted;
+                manifest.kind = settings.kind;
                 writer.publish(&manifest)?;
             }
-            Ok(before)
+            Ok(before.0)
         })
     }
 }
