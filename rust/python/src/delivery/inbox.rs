@@ -1,23 +1,22 @@
 //! The receiving side of streams.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use dochistory_core::Transaction;
-use dochistory_core::protocols::delivery::{Inbox, Receiving};
+use dochistory_core::protocols::delivery::Receiving;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyMapping;
 
 use super::arrivals::Arrivals;
 use super::columns;
-use super::held_rows::Kept;
 use super::poll::{DeliveryPoll, Stage};
+use super::shared::Shared;
 use super::status;
 use crate::arguments;
 use crate::call::plain_replays;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
-use crate::handle::Handle;
 use crate::history::names;
 use crate::input::Input;
 use crate::output;
@@ -37,26 +36,6 @@ use crate::output;
 #[pyclass(module = "dochistory", name = "GuaranteedDelivery", frozen)]
 pub(crate) struct GuaranteedDelivery {
     pub(super) shared: Arc<Shared>,
-}
-
-/// The state of a delivery that its polls use.
-pub(super) struct Shared {
-    pub(super) handle: Arc<Handle>,
-    pub(super) inbox: Inbox,
-    pub(super) keep_rows: bool,
-    pub(super) kept: Mutex<Kept>,
-}
-
-impl Shared {
-    /// The held rows. The lock is never taken by a thread that holds Python while another one waits
-    /// for Python with the lock.
-    pub(super) fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn only(&self) -> Option<&str> {
-        self.inbox.settings().only.as_deref()
-    }
 }
 
 #[pymethods]

@@ -10,6 +10,7 @@ mod outbox;
 mod poll;
 mod rows;
 mod shards;
+mod shared;
 mod status;
 
 pub(crate) use inbox::GuaranteedDelivery;

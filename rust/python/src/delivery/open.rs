@@ -6,8 +6,9 @@ use dochistory_core::protocols::delivery::{Inbox, Opening, Options, Outbox, Sett
 use pyo3::prelude::*;
 
 use super::held_rows::Kept;
-use super::inbox::{GuaranteedDelivery, Shared};
+use super::inbox::GuaranteedDelivery;
 use super::outbox::DeliveryOutbox;
+use super::shared::Shared;
 use super::{offsets, rows, status as tables};
 use crate::arguments;
 use crate::errors::{Failure, Outcome};

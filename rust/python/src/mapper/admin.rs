@@ -11,7 +11,7 @@ use super::MessageIdMapper;
 use super::arrays::{column, error_columns, ids};
 use super::entries::EntryReader;
 use super::figures::value_statistics;
-use super::settings;
+use super::policy::policy;
 use crate::arguments;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
@@ -48,7 +48,7 @@ impl MessageIdMapper {
         let py = ids.py();
         let _call = crate::calls::InCall::enter(py);
         self.handle.get()?;
-        let policy: Policy = settings::policy("decision", decision)?;
+        let policy: Policy = policy("decision", decision)?;
         let array = self::ids("ids", ids)?;
         let errors = crate::calls::outside(py, || {
             let column = column(&array)?;

@@ -96,7 +96,7 @@ pub(super) fn words(rows: impl Iterator<Item = Option<&'static str>>) -> Outcome
 /// `persist_until`.
 pub(super) fn known_columns(known: &Known) -> Outcome<Vec<(Field, ArrayRef)>> {
     let is_kept = |row: usize| (known.mapped[row] || known.pending[row]) && known.persist_until[row] != FOREVER;
-    let resolved = words(known.resolved.iter().map(|one| one.map(super::settings::policy_word)))?;
+    let resolved = words(known.resolved.iter().map(|one| one.map(super::policy::policy_word)))?;
     let columns = vec![
         ("found", flags(&known.mapped)),
         ("mapped_id", text_column(&known.values)?),

@@ -10,6 +10,7 @@ use pyo3::types::PyMapping;
 use super::arrays::{batch, column, ids, known_columns};
 use super::change::{Change, Given, Join};
 use super::messages::{self, Messages};
+use super::policy::policy_word;
 use super::send::MapperSend;
 use super::settings::{self, Kept};
 use super::unit::{UnitOfWork, Units};
@@ -102,7 +103,7 @@ impl MessageIdMapper {
     /// What is done with a message that is pending: `error`, `process` or `duplicate`.
     #[getter]
     fn policy(&self) -> &'static str {
-        settings::policy_word(self.mapper.settings().policy)
+        policy_word(self.mapper.settings().policy)
     }
 
     /// What the mapper knows of some ids. Writes nothing.

@@ -7,6 +7,7 @@ mod channel;
 mod entries;
 mod figures;
 mod messages;
+mod policy;
 mod send;
 mod settings;
 mod unit;

@@ -4,31 +4,15 @@ use crate::arrow::array::{Array, AsArray};
 use crate::arrow::compute::cast;
 use crate::arrow::datatypes::{DataType, TimestampMicrosecondType};
 use dochistory_core::history::values::FOREVER;
-use dochistory_core::protocols::mapper::rules::Policy;
 use dochistory_core::protocols::mapper::{MapperSettings, Untils};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::arrays::time_type;
+use super::policy::policy;
 use crate::answers;
 use crate::clock;
 use crate::errors::{Failure, Outcome};
-
-/// The word of a policy.
-pub(super) fn policy_word(policy: Policy) -> &'static str {
-    match policy {
-        Policy::Error => "error",
-        Policy::Process => "process",
-        Policy::Duplicate => "duplicate",
-    }
-}
-
-pub(super) fn policy(setting: &str, word: &str) -> Outcome<Policy> {
-    let all = [Policy::Error, Policy::Process, Policy::Duplicate];
-    all.into_iter().find(|policy| policy_word(*policy) == word).ok_or_else(|| {
-        Failure::config(format!("{setting} is {word:?}; allowed is \"error\" or \"process\" or \"duplicate\""))
-    })
-}
 
 pub(super) fn settings(pending: &str, mirror: bool, expiry: &str) -> Outcome<MapperSettings> {
     let exact_expiry = match expiry {
