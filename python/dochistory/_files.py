@@ -127,6 +127,15 @@ def storage(path: Path) -> Iterator[None]:
         raise dh.StorageError(f"[DH-IO] {error.filename or path}: {error.strerror or error}") from error
 
 
+def release(file: int) -> None:
+    """Release a lock (`flock`) and close its file.
+
+    A process that was forked meanwhile has the same lock, which closing alone would leave to it.
+    """
+    fcntl.flock(file, fcntl.LOCK_UN)
+    os.close(file)
+
+
 class Lock:
     """A lock between processes and threads that dies with its holder."""
 
@@ -170,9 +179,9 @@ class Lock:
         if self._file is None:
             return
         if self._process == os.getpid():
-            # A process that was forked meanwhile holds the same lock until it ends, unless it is released for all.
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-        os.close(self._file)
+            release(self._file)
+        else:  # it is the parent's
+            os.close(self._file)
         self._file = None
 
     def let_go(self) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import dochistory as dh
+from dochistory import _files
 
 ROOMS = ("triggers", "mappers", "delivery")
 """What holds key spaces: those of triggers, of mappers and of guaranteed delivery."""
@@ -148,14 +149,14 @@ class _Waiting:
         with self._mutex:
             self.is_over.set()
             if self._is_left:
-                os.close(self._file)
+                _files.release(self._file)
 
     def give_up(self) -> None:
         """Release the lock, now or when it is granted."""
         with self._mutex:
             self._is_left = True
             if self.is_over.is_set():
-                os.close(self._file)
+                _files.release(self._file)
 
 
 def _written_down(source: Path, pins: list[Path]) -> Moment:

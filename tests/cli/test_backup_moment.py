@@ -14,6 +14,7 @@ import dochistory as dh
 from dochistory import _backup, _moment
 from tests.cli.conftest import Run
 from tests.store.processes import finish, start
+from tests.store.processes import run as run_script
 from tests.support import documents, entries, trigger
 
 # Each id goes through them in this order; a copy made space after space has the later ones without the earlier ones.
@@ -112,6 +113,34 @@ def test_backups_at_the_same_time_do_not_block_each_other(orders: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(taken) == 60
+
+
+FORKS_MEANWHILE = """
+    import signal
+    from dochistory import _moment
+    children, written_down = [], _moment._written_down
+
+    def forked(*given):
+        children.append(os.fork())
+        if children[-1] == 0:
+            time.sleep(60)
+            os._exit(0)
+        return written_down(*given)
+
+    _moment._written_down = forked
+    try:
+        dh.backup(sys.argv[1], sys.argv[2])
+        with dh.open(sys.argv[1], lock_timeout="1 s") as history:
+            claim = history.begin(documents(["late"]), trigger(history_time_to_live="30 days"))
+        print(*statuses(claim.verdicts))
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+"""
+
+
+def test_a_process_forked_meanwhile_keeps_no_writer_out(orders: Path, tmp_path: Path) -> None:
+    assert run_script(FORKS_MEANWHILE, orders, tmp_path / "copy.history") == ["NEW"]
 
 
 SHORT_OF_SPACE = """
