@@ -382,7 +382,7 @@ class Statistics:
             yield
         finally:
             if file >= 0:
-                os.close(file)
+                _files.release(file)
 
 
 def _summed(counts: Counter[_Key]) -> dict[str, Any]:

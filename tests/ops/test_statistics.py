@@ -340,3 +340,27 @@ def test_state_that_was_removed_meanwhile_is_made_again() -> None:
         assert counts(kept) == {("orders", "R8"): 1}
         shutil.rmtree(kept.path)
     assert kept.counts().num_rows == 0
+
+
+FORKS_MEANWHILE = """
+    import signal
+    from dochistory import statistics
+    counted = dh.Statistics(sys.argv[1])
+    with counted._shared(write=True):  # as if another thread counted at that moment
+        child = os.fork()
+        if child == 0:
+            time.sleep(20)
+            os._exit(0)
+    try:
+        statistics._COMPACT_BYTES = 0
+        signal.alarm(10)
+        counted.add_counts([("NEW", "PROCESS", "R8", 2)], "orders")
+        print(counted.counts()["count"].to_pylist())
+    finally:
+        os.kill(child, signal.SIGKILL)
+"""
+
+
+def test_a_process_forked_meanwhile_keeps_nobody_from_counting(directory: Path) -> None:
+    dh.open(directory, create=True).close()
+    assert run(FORKS_MEANWHILE, directory) == ["[2]"]
