@@ -11,11 +11,13 @@ with dh.open("orders.history", create=True) as history:
 ```
 """
 
+import os
 import warnings
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from dochistory._forks import leave_locks as _leave_locks
 from dochistory._native import (
     Claim,
     ClusterError,
@@ -164,6 +166,8 @@ __all__ = [
     "triggers_from_toml",
     "verdict_words",
 ]
+os.register_at_fork(after_in_child=_leave_locks)
+
 if find_spec("pyspark") is not None:  # else `from dochistory import *` would fail
     __all__ += ["spark"]
 _ADAPTERS = {

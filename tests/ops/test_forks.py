@@ -1,14 +1,16 @@
-"""A consumer in a forked child: it works there, whatever the threads of the parent did, and never hangs."""
+"""Forked children: a consumer works there, whatever the parent's threads did, and the parent's locks stay its own."""
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 import dochistory as dh
-from tests.store.processes import run
-from tests.support import status_of
+from tests.store.processes import run, start
+from tests.support import documents, status_of, statuses, trigger
 
 FORK = """
     import asyncio, signal, warnings
@@ -56,3 +58,32 @@ def test_consumer_of_coroutines_works_in_a_forked_child(tmp_path: Path, monkeypa
         assert status_of(history, ids) == ["DUPLICATE"] * 5
     # What the parent had counted at the fork is counted once.
     assert sum(dh.Statistics(directory).counts()["count"].to_pylist()) == 8
+
+
+DIES_IN_A_CALL = """
+    import fcntl, signal
+    history = dh.open(sys.argv[1], create=True)
+    history.begin(documents(["first"]), trigger()).complete()
+    opened = {name: os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")}
+    (turn,) = [int(name) for name, path in opened.items() if path.endswith("/turn")]
+    fcntl.flock(turn, fcntl.LOCK_EX)  # as within a call
+    child = os.fork()
+    if child == 0:
+        os.close(1), os.close(2)
+        history.close()
+        time.sleep(60)
+        os._exit(0)
+    print(child, flush=True)
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_child_keeps_no_lock_of_a_parent_that_was_killed(directory: Path) -> None:
+    killed = start(DIES_IN_A_CALL, directory)
+    said, _ = killed.communicate(timeout=60)
+    try:
+        with dh.open(directory, lock_timeout="1 s") as history:
+            assert statuses(history.begin(documents(["first", "second"]), trigger()).verdicts) == ["DUPLICATE", "NEW"]
+    finally:
+        os.kill(int(said), signal.SIGKILL)
