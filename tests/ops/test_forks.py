@@ -87,3 +87,32 @@ def test_a_child_keeps_no_lock_of_a_parent_that_was_killed(directory: Path) -> N
             assert statuses(history.begin(documents(["first", "second"]), trigger()).verdicts) == ["DUPLICATE", "NEW"]
     finally:
         os.kill(int(said), signal.SIGKILL)
+
+
+UNIT = """
+    import pyarrow as pa
+    def message(ours):
+        return pa.table({"id": ["theirs"], "message_id": [ours], "qos": ["EO"]})
+
+    history = dh.open(sys.argv[1], create=True)
+    with history.mapper("ids").unit_of_work() as unit:
+        print(*statuses(unit.take(message("parent")).verdicts), flush=True)
+        child = os.fork()
+        if child == 0:
+            try:
+                with unit:
+                    sys.exit()  # leaves the block, as an exception does
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        with dh.open(sys.argv[1], lock_timeout="0.1 s") as other, other.mapper("ids").unit_of_work() as second:
+            try:
+                print(*statuses(second.take(message("other")).verdicts))
+            except dh.LockedError as error:
+                print(type(error).__name__)
+    print(*history.mapper("ids").lookup(["theirs"])["mapped_id"].to_pylist())
+"""
+
+
+def test_a_child_that_leaves_a_unit_lets_nobody_take_its_ids(tmp_path: Path) -> None:
+    assert run(UNIT, tmp_path / "orders.history") == ["NEW", "LockedError", "parent"]

@@ -70,11 +70,15 @@ impl Drop for Taken<'_> {
 #[derive(Debug)]
 pub(crate) struct Held {
     lock: WriterLock,
+    /// The process that took it: a forked one has the same lock, and must not release it.
+    process: u32,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.lock.lock.release();
+        if std::process::id() == self.process {
+            self.lock.lock.release();
+        }
     }
 }
 
@@ -98,7 +102,7 @@ impl WriterLock {
         if !self.lock.acquire(limit, || {})? {
             return Err(self.locked(limit));
         }
-        let held = Held { lock: self };
+        let held = Held { lock: self, process: std::process::id() };
         held.lock.sign(&[])?;
         Ok(held)
     }
