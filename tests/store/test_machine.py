@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -81,6 +81,50 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
         shutil.copytree(history_path, moved)
         with dh.open(moved) as history:
             assert statuses(history.begin(documents(["after"]), trigger()).verdicts) == ["NEW"]
+
+
+def free_bytes(place: Path) -> int:
+    figures = os.statvfs(place)
+    return figures.f_bavail * figures.f_frsize
+
+
+def begin_and_load(path: Path) -> None:
+    """Neither has room here for this many ids."""
+    for add in (dh.History.begin, dh.History.load):
+        with dh.open(path) as history, pytest.raises(dh.StorageError, match="No space left"):
+            add(history, documents(fresh_ids(200_000)), trigger())
+
+
+def maintain(path: Path) -> None:
+    """What is there is compacted to about as much."""
+    with dh.open(path, auto_maintain=False) as history:
+        for _ in range(12):
+            history.begin(documents(f"{one} " + "x" * 59 for one in fresh_ids(500)), trigger())
+            history.pin(trigger())  # a segment each
+    other = path.parent / "other"
+    with other.open("wb") as file:
+        file.write(bytes(free_bytes(path.parent) - 200_000))
+    with dh.open(path) as history, pytest.raises(dh.StorageError, match="No space left"):
+        history.maintain(all=True)
+
+
+@pytest.mark.parametrize("fill", [begin_and_load, maintain])
+def test_what_found_no_room_takes_none(small_disk: Path, fill: Callable[[Path], None]) -> None:
+    """Else nothing could be begun any more, though there is room for it."""
+    if not small_disk.is_dir():
+        pytest.skip("no file system can be mounted")
+    path = small_disk / "full.history"
+    with dh.open(path, create=True) as history:
+        history.begin(documents(["before"]), trigger()).complete()
+    fill(path)
+    assert free_bytes(small_disk) > 150_000
+    assert not list(path.rglob("new-*"))
+    with dh.open(path) as history:
+        assert statuses(history.begin(documents(["before", *fresh_ids(2_000)]), trigger()).verdicts) == [
+            "DUPLICATE",
+            *["NEW"] * 2_000,
+        ]
+        history.verify()
 
 
 READ = """

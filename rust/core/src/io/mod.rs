@@ -112,6 +112,8 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// Begin to write these bytes to the disk, so that the sync that comes soon has less to do. It
     /// promises nothing: that sync tells what failed.
     fn start_writing(&self, _bytes: Range<u64>) {}
+    /// Give back the room of a file that could not be written whole, and that nothing names.
+    fn free(&self) {}
     /// Which file this is.
     fn identify(&self) -> io::Result<FileId>;
     /// Length in bytes.
@@ -190,12 +192,18 @@ pub(crate) fn write_new(system: &dyn FileSystem, path: &Path, parts: &[&[u8]]) -
 
 fn fill(file: NamedFile, parts: &[&[u8]]) -> crate::Result<NamedFile> {
     let mut offset = 0;
-    for part in parts {
-        file.write(part, offset)?;
+    let written = parts.iter().try_for_each(|part| {
+        let at = offset;
         offset += part.len() as u64;
+        file.write(part, at)
+    });
+    match written.and_then(|()| file.sync()) {
+        Ok(()) => Ok(file),
+        Err(error) => {
+            file.file.free();
+            Err(error)
+        }
     }
-    file.sync()?;
-    Ok(file)
 }
 
 /// Publish `bytes` under `path` if that name is free: temporary file, sync, hard link, sync of the

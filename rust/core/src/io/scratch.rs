@@ -89,6 +89,10 @@ impl File for Unsynced {
         Ok(())
     }
 
+    fn free(&self) {
+        self.0.free();
+    }
+
     fn identify(&self) -> io::Result<FileId> {
         self.0.identify()
     }

@@ -97,8 +97,12 @@ impl Sink {
         Ok(Self { file: system.create_at(path)?, at: start, sums: vec![0; 4], under_way: start..start })
     }
 
-    /// Append whole pages.
+    /// Append whole pages. If that fails, the file takes no room: on a full disk others need it.
     pub(crate) fn push(&mut self, pages: &[u8]) -> Result<()> {
+        self.write(pages).inspect_err(|_| self.file.file.free())
+    }
+
+    fn write(&mut self, pages: &[u8]) -> Result<()> {
         self.sums.extend(pages.chunks(PAGE).map(crc32c::crc32c).flat_map(u32::to_le_bytes));
         for piece in pages.chunks(PIECE) {
             make_way();
@@ -118,9 +122,8 @@ impl Sink {
     /// file's size.
     pub(crate) fn finish(self, header: impl FnOnce(u32) -> Vec<u8>) -> Result<(u32, u64)> {
         let page = header(crc32c::crc32c(&self.sums));
-        self.file.write(&self.sums, self.at)?;
-        self.file.write(&page, 0)?;
-        self.file.sync()?;
+        let written = self.file.write(&self.sums, self.at).and_then(|()| self.file.write(&page, 0));
+        written.and_then(|()| self.file.sync()).inspect_err(|_| self.file.file.free())?;
         Ok((header_sum(&page), self.at + self.sums.len() as u64))
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a manifest, segment, filter, log or file of values that the newest manifest and no pin names | when the next manifest is published |
 //! | a temporary file | then, too: its writer held the lock, finds that it is gone, or needs no name (`io/spool.rs`) |
-//! | what an interrupted compaction made | with the next maintenance |
+//! | what a compaction made that failed | at once; if it died, with the next maintenance |
 //! | a part of an interrupted load | with the next maintenance, or the next load |
 //! | a forgotten pin | with the next maintenance after its lease |
 //! | a staged file whose job has no pin | with the next maintenance |
@@ -80,9 +80,7 @@ impl KeySpace {
     /// Collect the orphans of interrupted work.
     pub(super) fn collect_orphans(&self) -> Result<()> {
         let names = self.env.system.names(&self.directory)?;
-        for name in names.iter().filter(|name| FileKind::New.has(name) && !is_staged_name(name)) {
-            self.env.system.remove_at(&self.directory.join(name))?;
-        }
+        self.collect_new(&names)?;
         // Unless another load is writing now.
         let lock = self.load_lock()?;
         if let Some(held) = lock.take(Duration::ZERO, || {})? {
@@ -90,6 +88,20 @@ impl KeySpace {
         }
         self.collect_forgotten(&names, now_us())?;
         self.collect_staged(&names)
+    }
+
+    /// Collect what compaction made and did not publish; only maintenance does that.
+    fn collect_new(&self, names: &[String]) -> Result<()> {
+        for name in names.iter().filter(|name| FileKind::New.has(name) && !is_staged_name(name)) {
+            self.env.system.remove_at(&self.directory.join(name))?;
+        }
+        Ok(())
+    }
+
+    /// Collect what maintenance made that failed: the next one may be long in coming, and where it
+    /// found no room, nobody else would find any until then.
+    pub(super) fn collect_failed(&self) -> Result<()> {
+        self.collect_new(&self.env.system.names(&self.directory)?)
     }
 
     /// Collect the parts of an interrupted load, whose lock is free.

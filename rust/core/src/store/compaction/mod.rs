@@ -1,8 +1,8 @@
 //! Maintenance: compaction of small segments, building the global filter, garbage collection.
 //!
 //! Compaction and building filters happen outside the lock, under names that no manifest names
-//! (`new-…`); only publishing needs the lock. Maintenance that is interrupted leaves only such
-//! files behind, and the next maintenance collects them.
+//! (`new-…`); only publishing needs the lock. Maintenance that fails removes them; one that dies
+//! leaves only such files behind, and the next maintenance collects them.
 
 mod segments;
 mod values;
@@ -79,7 +79,10 @@ impl KeySpace {
         // One maintenance at a time; a second one has nothing to do, unless it is to do all.
         let lock = Lock::open(&*self.env.system, &self.directory.join(MAINTENANCE_LOCK))?;
         let Some(_guard) = lock.take(patience(all), || {})? else { return Ok(done) };
-        self.run_maintenance(all, progress, &mut done).inspect_err(|error| self.note(error))?;
+        self.run_maintenance(all, progress, &mut done).inspect_err(|error| {
+            self.note(error);
+            drop(self.collect_failed());
+        })?;
         self.collect_objects(GRACE)?;
         Ok(done)
     }
