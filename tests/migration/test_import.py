@@ -200,6 +200,22 @@ def test_invalid_input_is_refused_by_name(
         migration.import_history(history, migration.rows_of(pa.table(typed)), BOTH)
 
 
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"status": "STATE"}, "no column 'STATE', but trigger, uuid, status, time: say which column holds the status"),
+        ({"time": "began"}, "no column 'began', but trigger, uuid, status, time: say which column holds the time"),
+        ({"started_at": "time"}, "columns names 'started_at'; an import looks at trigger, uuid, status, time"),
+    ],
+)
+def test_a_named_column_that_is_not_there_is_not_taken_as_absent(
+    history: dh.History, columns: dict[str, str], said: str
+) -> None:
+    with pytest.raises(dh.SchemaError, match=said):
+        migration.import_history(history, migration.rows_of(OLD), BOTH, columns=columns)
+    assert history.triggers() == []
+
+
 def test_a_stream_is_refused_for_it_cannot_be_read_twice() -> None:
     with pytest.raises(TypeError, match="read only once"):
         migration.rows_of(OLD.to_reader())

@@ -12,6 +12,7 @@ import dochistory as dh
 TimeUnit = Literal["s", "ms", "us"]
 
 _OURS = ("completed", "processing")
+_ROLES = ("trigger", "uuid", "status", "time")
 _SCHEMA = pa.schema(
     [
         ("trigger", pa.string()),
@@ -31,6 +32,10 @@ class Shape:
     time_unit: TimeUnit
     trigger: str | None
 
+    def __post_init__(self) -> None:
+        if unknown := [role for role in self.columns if role not in _ROLES]:
+            raise dh.SchemaError(f"[DH-SCHEMA] columns names {unknown[0]!r}; an import looks at {', '.join(_ROLES)}")
+
     def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with columns `trigger`, `uuid`, `status`, `started_at` (null where nothing says it).
 
@@ -47,17 +52,17 @@ class Shape:
 
     def _named(self, batch: pa.RecordBatch, role: str) -> tuple[str, pa.Array | None]:
         name = self.columns.get(role, role)
-        return name, batch.column(name) if name in batch.schema.names else None
+        if name in batch.schema.names:
+            return name, batch.column(name)
+        if role in self.columns:
+            # Were it taken as absent, all would be completed, or would have begun now.
+            raise _missing(name, role, batch)
+        return name, None
 
     def _text(self, batch: pa.RecordBatch, role: str) -> pa.Array:
         name, found = self._named(batch, role)
         if found is None:
-            there = ", ".join(batch.schema.names)
-            one = ", or give one trigger for all rows" if role == "trigger" else ""
-            raise dh.SchemaError(
-                f"[DH-SCHEMA] the rows have no column {name!r}, but {there}: say which column holds the {role}, as in "
-                f"columns={{{role!r}: 'my_{role}'}}{one}"
-            )
+            raise _missing(name, role, batch)
         try:
             return found.cast(pa.string())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -105,6 +110,15 @@ class Shape:
         """What databases call a number: `extract(epoch from …)` gives decimals, and `time.time()` a float."""
         factor = {"s": 1_000_000, "ms": 1_000, "us": 1}[self.time_unit]
         return pc.round(pc.multiply(numbers.cast(pa.float64()), float(factor))).cast(pa.int64())
+
+
+def _missing(name: str, role: str, batch: pa.RecordBatch) -> dh.SchemaError:
+    one = ", or give one trigger for all rows" if role == "trigger" else ""
+    there = ", ".join(batch.schema.names)
+    return dh.SchemaError(
+        f"[DH-SCHEMA] the rows have no column {name!r}, but {there}: say which column holds the {role}, as in "
+        f"columns={{{role!r}: 'my_{role}'}}{one}"
+    )
 
 
 def _times_of_texts(texts: pa.Array) -> pa.Array:
