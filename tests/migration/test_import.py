@@ -2,6 +2,7 @@
 
 import datetime as dt
 import sqlite3
+import uuid
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -150,6 +151,16 @@ def test_times_are_known_as_databases_give_them(history: dh.History, time: pa.Ar
     old = pa.table({"uuid": ["a"], "time": time})
     migration.import_history(history, migration.rows_of(old), ORDERS, time_unit="s")
     assert known(history, ORDERS) == {"a": ("completed", T0)}
+
+
+@pytest.mark.parametrize("type_", [pa.uuid(), pa.binary(16)])
+def test_uuids_come_as_16_bytes_too(history: dh.History, type_: pa.DataType) -> None:
+    known_, ascii_ = uuid.uuid4(), uuid.UUID(bytes=b"0123456789abcdef")
+    old = pa.table({"uuid": pa.array([known_.bytes, ascii_.bytes], type_), "status": ["completed", "processing"]})
+    done = migration.import_history(history, migration.rows_of(old), ORDERS)
+    assert (done.loaded, done.differences.num_rows) == ({"orders": 2}, 0)
+    asked = documents([str(known_), str(ascii_)])
+    assert history.classify(asked, ORDERS)["status"].to_pylist() == ["DUPLICATE", "IN_DOUBT"]
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us"])

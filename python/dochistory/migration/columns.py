@@ -1,5 +1,6 @@
 """The rows of an old history in the form that `History.load` takes."""
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -64,7 +65,7 @@ class Shape:
         if found is None:
             raise _missing(name, role, batch)
         try:
-            return found.cast(pa.string())
+            return _texts_of_uuids(found) if _holds_uuids(found.type) else found.cast(pa.string())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise dh.SchemaError(f"[DH-SCHEMA] column {name!r} is {found.type}; needed is text ({error})") from error
 
@@ -119,6 +120,18 @@ def _missing(name: str, role: str, batch: pa.RecordBatch) -> dh.SchemaError:
         f"[DH-SCHEMA] the rows have no column {name!r}, but {there}: say which column holds the {role}, as in "
         f"columns={{{role!r}: 'my_{role}'}}{one}"
     )
+
+
+def _holds_uuids(type_: pa.DataType) -> bool:
+    """Whether a column holds UUIDs as 16 bytes, as Parquet and most databases' exports do."""
+    if isinstance(type_, pa.BaseExtensionType):
+        type_ = type_.storage_type
+    return pa.types.is_fixed_size_binary(type_) and type_.byte_width == 16
+
+
+def _texts_of_uuids(found: pa.Array) -> pa.Array:
+    packed = found.storage if isinstance(found, pa.ExtensionArray) else found
+    return pa.array([one and str(uuid.UUID(bytes=one)) for one in packed.to_pylist()], pa.string())
 
 
 def _times_of_texts(texts: pa.Array) -> pa.Array:

@@ -59,9 +59,10 @@ def import_history(
         history: where the entries go.
         source: the rows: `migration.rows_of(table)`, `migration.dbapi(connect, query)`, or any
             function that answers record batches from the beginning each time. Columns: `trigger`
-            (text; not needed with one trigger), `uuid` (text, at most 96 characters), `status`
-            (completed or processing; all completed, if absent), `time` (when the service began: a
-            timestamp, UTC if it has no zone, or a number of `time_unit`; now, if absent or null).
+            (text; not needed with one trigger), `uuid` (text, at most 96 characters, or a UUID as
+            16 bytes), `status` (completed or processing; all completed, if absent), `time` (when
+            the service began: a timestamp, UTC if it has no zone, or a number of `time_unit`; now,
+            if absent or null).
         triggers: the only trigger, or the triggers by name, or a function that answers the trigger
             of a name.
         columns: other names of those columns, role -> name.
