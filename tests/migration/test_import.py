@@ -227,6 +227,12 @@ def test_a_named_column_that_is_not_there_is_not_taken_as_absent(
     assert history.triggers() == []
 
 
+def test_a_column_that_is_there_twice_is_refused_by_name(history: dh.History) -> None:
+    old = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["uuid", "uuid"])
+    with pytest.raises(dh.SchemaError, match=r"2 columns 'uuid' \(uuid\)"):
+        migration.import_history(history, migration.rows_of(old), ORDERS)
+
+
 def test_a_stream_is_refused_for_it_cannot_be_read_twice() -> None:
     with pytest.raises(TypeError, match="read only once"):
         migration.rows_of(OLD.to_reader())

@@ -53,7 +53,9 @@ class Shape:
 
     def _named(self, batch: pa.RecordBatch, role: str) -> tuple[str, pa.Array | None]:
         name = self.columns.get(role, role)
-        if name in batch.schema.names:
+        if (count := batch.schema.names.count(name)) > 1:
+            raise dh.SchemaError(f"[DH-SCHEMA] the rows have {count} columns {name!r} ({role}): give them other names")
+        if count:
             return name, batch.column(name)
         if role in self.columns:
             # Were it taken as absent, all would be completed, or would have begun now.
