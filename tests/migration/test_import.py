@@ -145,6 +145,8 @@ def test_a_data_set_of_files_streams_in(history: dh.History, tmp_path: Path) -> 
         pa.array([Decimal(int(T0.timestamp() * 100)).scaleb(-2)]),  # what PostgreSQL extracts
         pa.array([T0.replace(tzinfo=None).isoformat(" ")]),  # what SQLite has
         pa.array([T0.isoformat()], pa.large_string()),
+        pa.array([T0.isoformat()], pa.string_view()),  # what Polars has
+        pa.array([int(T0.timestamp()) * 1_000_000_000 + 999], pa.timestamp("ns")),
     ],
 )
 def test_times_are_known_as_databases_give_them(history: dh.History, time: pa.Array) -> None:
@@ -197,6 +199,7 @@ def test_other_names_and_values_are_translated(history: dh.History) -> None:
             "holds 'Z'; known values are completed",
         ),
         ({"uuid": ["a"], "trigger": ["orders"], "time": ["soon"]}, dh.SchemaError, "needed is a time"),
+        ({"uuid": ["a"], "trigger": ["orders"], "time": [2**62]}, dh.SchemaError, "needed is a time"),
         ({"uuid": [None], "trigger": ["orders"]}, dh.SchemaError, "no key"),
         ({"uuid": ["x" * 97], "trigger": ["orders"]}, dh.SchemaError, "more than 96"),
     ],

@@ -101,11 +101,14 @@ class Shape:
                 found = found.cast(pa.int64()).cast(pa.timestamp(self.time_unit))
             if pa.types.is_floating(found.type) or pa.types.is_decimal(found.type):
                 found = self._microseconds(found).cast(pa.timestamp("us"))
+            if pa.types.is_string_view(found.type):  # what Polars gives
+                found = found.cast(pa.string())
             if pa.types.is_string(found.type) or pa.types.is_large_string(found.type):
                 found = _times_of_texts(found)
             if pa.types.is_timestamp(found.type) and found.type.tz is None:
                 found = pc.assume_timezone(found, "UTC")
-            return found.cast(wanted, safe=False)
+            # Parts of microseconds are cut off; a number in a wrong unit must not become another time.
+            return found.cast(options=pc.CastOptions(wanted, allow_time_truncate=True))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise dh.SchemaError(f"[DH-SCHEMA] column {name!r} is {found.type}; needed is a time ({error})") from error
 
