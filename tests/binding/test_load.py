@@ -63,6 +63,15 @@ def test_loading_again_changes_nothing(tmp_path: Path) -> None:
         assert pa.table(history.entries(ORDERS)).num_rows == 2
 
 
+@pytest.mark.parametrize("role", ["status", "started_at"])
+def test_a_named_column_that_is_not_there_is_not_taken_as_absent(tmp_path: Path, role: str) -> None:
+    with dh.open(tmp_path / "h", create=True) as history:
+        with pytest.raises(dh.SchemaError, match=f'columns says that {role} is "mispelt", but there is no such column'):
+            history.load(pa.table({"uuid": ["a"], "state": ["processing"]}), ORDERS, columns={role: "mispelt"})
+
+        assert pa.table(history.entries(ORDERS)).num_rows == 0
+
+
 @pytest.mark.parametrize(
     ("table", "reason"),
     [

@@ -15,7 +15,7 @@ use pyo3_arrow::input::AnyRecordBatch;
 
 use crate::arguments;
 use crate::clock::{self, KEPT, KEPT_US};
-use crate::columns::Columns;
+use crate::columns::{Columns, find_named};
 use crate::errors::{Failure, Outcome};
 use crate::history::{History, names};
 use crate::input::Input;
@@ -213,8 +213,8 @@ impl Read {
 
 /// The names of a batch's columns.
 struct Names {
-    started_at: String,
-    status: String,
+    /// Other names of the columns of a load.
+    own: HashMap<String, String>,
     /// The names of the trigger's own columns.
     renamed: HashMap<String, String>,
     now_us: i64,
@@ -222,24 +222,24 @@ struct Names {
 
 impl Names {
     fn of(mut renamed: HashMap<String, String>, now_us: i64) -> Self {
-        let mut own = |role: &str| renamed.remove(role).unwrap_or_else(|| role.to_owned());
-        let (started_at, status) = (own("started_at"), own("status"));
-        Self { started_at, status, renamed, now_us }
+        let own = ["started_at", "status"].iter().filter_map(|role| renamed.remove_entry(*role)).collect();
+        Self { own, renamed, now_us }
     }
 
     fn read(&self, batch: RecordBatch, trigger: &Trigger) -> Outcome<Read> {
-        let times = batch.column_by_name(&self.started_at).map(|column| self.times(column)).transpose()?;
-        let completed = batch.column_by_name(&self.status).map(|column| self.completed(column)).transpose()?;
         let input = Input::from(batch);
+        // A misspelt name is an error: without the column all would be completed, or begin now.
+        let find = |role| find_named(&input, role, Some(&self.own));
+        let times = find("started_at")?.map(|(name, column)| self.times(name, &column)).transpose()?;
+        let completed = find("status")?.map(|(name, column)| completed(name, &column)).transpose()?;
         let columns = Columns::find(&input, trigger.rules.kind, Some(&self.renamed))?;
         let times = times.unwrap_or_else(|| vec![self.now_us; input.rows]);
         Ok(Read { columns, times, completed })
     }
 
-    fn times(&self, column: &ArrayRef) -> Outcome<Vec<i64>> {
+    fn times(&self, name: &str, column: &ArrayRef) -> Outcome<Vec<i64>> {
         let found = column.data_type();
         if !matches!(found, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64) {
-            let name = &self.started_at;
             return Err(Failure::schema(format!("column {name:?} is {found}; needed is a timestamp")));
         }
         let micros = cast(column, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
@@ -248,25 +248,24 @@ impl Names {
         match times.iter().position(|time| !KEPT_US.contains(time)) {
             None => Ok(times),
             Some(row) => {
-                let (name, time) = (&self.started_at, format_us(times[row]));
+                let time = format_us(times[row]);
                 Err(Failure::schema(format!("column {name:?} is {time} in row {row} of a batch; {KEPT}")))
             }
         }
     }
+}
 
-    fn completed(&self, column: &ArrayRef) -> Outcome<BooleanArray> {
-        let name = &self.status;
-        let texts = cast(column, &DataType::Utf8)
-            .map_err(|_| Failure::schema(format!("column {name:?} is {}; needed is utf8", column.data_type())))?;
-        let texts = texts.as_string::<i32>();
-        let flag = |row: usize| match texts.is_valid(row).then(|| texts.value(row)) {
-            None | Some("completed") => Ok(Some(true)),
-            Some("processing") => Ok(Some(false)),
-            Some(other) => {
-                let text = format!("column {name:?} holds {other:?} in row {row}; needed is completed or processing");
-                Err(Failure::schema(text))
-            }
-        };
-        (0..texts.len()).map(flag).collect()
-    }
+fn completed(name: &str, column: &ArrayRef) -> Outcome<BooleanArray> {
+    let texts = cast(column, &DataType::Utf8)
+        .map_err(|_| Failure::schema(format!("column {name:?} is {}; needed is utf8", column.data_type())))?;
+    let texts = texts.as_string::<i32>();
+    let flag = |row: usize| match texts.is_valid(row).then(|| texts.value(row)) {
+        None | Some("completed") => Ok(Some(true)),
+        Some("processing") => Ok(Some(false)),
+        Some(other) => {
+            let text = format!("column {name:?} holds {other:?} in row {row}; needed is completed or processing");
+            Err(Failure::schema(text))
+        }
+    };
+    (0..texts.len()).map(flag).collect()
 }
