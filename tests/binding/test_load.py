@@ -79,6 +79,7 @@ def test_a_named_column_that_is_not_there_is_not_taken_as_absent(tmp_path: Path,
         (pa.table({"uuid": ["x" * 97]}), "more than 96"),
         (pa.table({"uuid": ["a"], "started_at": [1]}), "started_at"),
         (pa.table({"uuid": ["a"], "status": ["done"]}), "done"),
+        (pa.table({"uuid": ["a"], "started_at": pa.array([2**55], pa.timestamp("s"))}), "started_at.*year 8999"),
     ],
 )
 def test_what_cannot_be_loaded_is_refused_with_its_reason(tmp_path: Path, table: pa.Table, reason: str) -> None:

@@ -143,6 +143,12 @@ def test_a_column_that_has_no_times_is_refused(mapper: dh.MessageIdMapper, colum
     assert mapped(mapper, ["a"]) == [False]
 
 
+def test_a_time_too_far_to_be_kept_is_not_the_default(mapper: dh.MessageIdMapper) -> None:
+    with pytest.raises(dh.SchemaError, match=r'persist_until holds a time beyond the year 294246.*"forever"'):
+        mapper.create(["a", "b"], None, pa.array([None, 2**63 - 1], pa.timestamp("ms", "UTC")))
+    assert mapped(mapper, ["a", "b"]) == [False, False]
+
+
 @pytest.mark.parametrize("until", [dt.timedelta(days=-7), dt.timedelta(0), -5, 0, "0 s"])
 def test_entries_are_kept_for_a_time_longer_than_nothing(mapper: dh.MessageIdMapper, until: object) -> None:
     with pytest.raises(dh.ConfigError, match=r"\[DH-CONFIG\] persist_until .*must be longer than 0"):

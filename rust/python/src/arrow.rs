@@ -19,6 +19,7 @@ pub(crate) mod datatypes {
 
 pub(crate) mod compute {
     pub(crate) use arrow_cast::cast;
+    pub(crate) use arrow_cast::cast::{CastOptions, cast_with_options};
     pub(crate) use arrow_select::concat::{concat, concat_batches};
     pub(crate) use arrow_select::filter::filter_record_batch;
     pub(crate) use arrow_select::interleave::interleave_record_batch;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
-use crate::arrow::compute::cast;
+use crate::arrow::compute::{CastOptions, cast, cast_with_options};
 use crate::arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use dochistory_core::columns::{FlagColumn, Validity};
 use dochistory_core::protocols::trigger::{Attempt, Job};
@@ -242,7 +242,10 @@ impl Names {
         if !matches!(found, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64) {
             return Err(Failure::schema(format!("column {name:?} is {found}; needed is a timestamp")));
         }
-        let micros = cast(column, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
+        // A time that microseconds cannot hold would become null, and so the time of the load.
+        let exact = CastOptions { safe: false, ..CastOptions::default() };
+        let micros = cast_with_options(column, &DataType::Timestamp(TimeUnit::Microsecond, None), &exact)
+            .map_err(|_| Failure::schema(format!("column {name:?} holds a time of no such year; {KEPT}")))?;
         let micros = micros.as_primitive::<TimestampMicrosecondType>();
         let times: Vec<i64> = micros.iter().map(|time| time.unwrap_or(self.now_us)).collect();
         match times.iter().position(|time| !KEPT_US.contains(time)) {

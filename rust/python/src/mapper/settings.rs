@@ -1,7 +1,7 @@
 //! Settings and times of a mapper, from Python.
 
 use crate::arrow::array::{Array, AsArray};
-use crate::arrow::compute::cast;
+use crate::arrow::compute::{CastOptions, cast_with_options};
 use crate::arrow::datatypes::{DataType, TimestampMicrosecondType};
 use dochistory_core::history::values::FOREVER;
 use dochistory_core::protocols::mapper::{MapperSettings, Untils};
@@ -67,7 +67,11 @@ impl Kept {
             if !matches!(array.data_type(), DataType::Timestamp(..) | DataType::Null) {
                 return Err(refused());
             }
-            let times = cast(&array, &time_type()).map_err(|_| refused())?;
+            // A time that microseconds cannot hold would become null, and so the default.
+            let exact = CastOptions { safe: false, ..CastOptions::default() };
+            let times = cast_with_options(&array, &time_type(), &exact).map_err(|_| {
+                Failure::schema("persist_until holds a time beyond the year 294246: for no end, pass \"forever\"")
+            })?;
             let times = times.as_primitive::<TimestampMicrosecondType>();
             return Ok(Self::Rows(times.iter().map(|time| time.unwrap_or(default)).collect()));
         }
