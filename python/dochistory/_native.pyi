@@ -749,7 +749,8 @@ class MapperTaken:
             rows: row numbers of the batch.
 
         Raises:
-            StateError: [DH-STATE] a row was not to be processed, or the unit is over.
+            StateError: [DH-STATE] a row was not to be processed, the unit is over, or a later
+                `take` of it called a copy a duplicate, which may be acknowledged: roll it back.
         """
 
 @final

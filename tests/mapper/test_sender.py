@@ -112,6 +112,20 @@ def test_n4_single_messages_fail_and_hold_their_queues(mapper: dh.MessageIdMappe
     assert listed(mapper) == {"c": "ours-2", "d": "ours-3"}
 
 
+def test_n4_a_copy_called_a_duplicate_keeps_its_first(mapper: dh.MessageIdMapper) -> None:
+    unit = mapper.unit_of_work()
+    taken = unit.take(incoming("a", "b", "c", qos=["EOIO", "EOIO", "EO"], queue=["q", "q", "q"]))
+    copies = unit.take(incoming("b"))
+    assert rules(copies) == ["N3"]
+    for row in (1, 0):
+        with pytest.raises(dh.StateError, match=r"row 1: a copy of it was taken later.*roll back the unit"):
+            taken.fail([row])
+    assert (rules(taken), taken.rows) == (["N2", "N2", "N2"], [0, 1, 2])
+    taken.fail([2])
+    unit.commit()
+    assert listed(mapper) == {"a": "ours-0", "b": "ours-1"}
+
+
 def test_n5_committed_message_is_a_duplicate_in_any_process(path: Path) -> None:
     with dh.open(path, create=True) as history, history.mapper("in").unit_of_work() as unit:
         unit.take(incoming("a"))

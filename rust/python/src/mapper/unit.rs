@@ -354,7 +354,8 @@ impl MapperTaken {
     ///     rows: row numbers of the batch.
     ///
     /// Raises:
-    ///     StateError: [DH-STATE] a row was not to be processed, or the unit is over.
+    ///     StateError: [DH-STATE] a row was not to be processed, the unit is over, or a later
+    ///         `take` of it called a copy a duplicate, which may be acknowledged: roll it back.
     fn fail(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> Outcome<()> {
         let _call = crate::calls::InCall::enter(py);
         let row = |row: i64| u32::try_from(row).map_err(|_| Failure::state(format!("row {row} is beyond the batch")));

@@ -1,6 +1,6 @@
 //! Sender direction: the check, the message and the mapping are one unit of work (rules N1 to N5).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::known::Known;
 use super::mappings::RowError;
@@ -53,6 +53,8 @@ pub struct Unit {
     /// The ids' locks, by stripe.
     held: BTreeMap<u64, Held>,
     changes: HashMap<Vec<u8>, Made>,
+    /// The ids that it took, and then called duplicates in a later call of [`Unit::take`].
+    repeated: HashSet<Vec<u8>>,
     /// Number of calls of [`Unit::take`].
     takes: u32,
 }
@@ -75,7 +77,8 @@ pub struct Taken {
 impl Mapper {
     /// Begin a unit of work.
     pub fn unit_of_work(&self) -> Unit {
-        Unit { mapper: self.clone(), held: BTreeMap::new(), changes: HashMap::new(), takes: 0 }
+        let (held, changes, repeated) = (BTreeMap::new(), HashMap::new(), HashSet::new());
+        Unit { mapper: self.clone(), held, changes, repeated, takes: 0 }
     }
 }
 
@@ -108,6 +111,12 @@ impl Unit {
         };
         taken.decide()?;
         taken.know_copies(message_ids);
+        for (row, _) in taken.rules.iter().enumerate().filter(|(_, rule)| **rule == Rule::N3) {
+            let key = key(ids, row);
+            if self.changes.get(&key).is_some_and(|made| made.by.is_some()) {
+                self.repeated.insert(key);
+            }
+        }
         for (row, rule) in taken.rules.iter().enumerate().filter(|(_, rule)| **rule == Rule::N2) {
             debug_assert!(rule.outcome().on_success == super::rules::Change::MapInUnit);
             let value = message_ids.get(row).map(<[u8]>::to_vec);
@@ -118,6 +127,10 @@ impl Unit {
 
     /// These rows failed: they are not mapped when the unit commits, and later rows of their queues
     /// and of their ids are held until they are taken again. A mapping made by hand since stays.
+    ///
+    /// # Errors
+    /// `State` when a row was not to be processed, or a later call of [`Unit::take`] called a copy
+    /// of it a duplicate: that copy may be acknowledged, so only the whole unit can be rolled back.
     pub fn fail(&mut self, taken: &mut Taken, ids: &Ids, rows: &[u32]) -> Result<()> {
         same_length("ids", ids.len(), taken.rules.len())?;
         let is_processed = |row: &u32| {
@@ -127,11 +140,19 @@ impl Unit {
         if let Some(row) = rows.iter().find(|row| !is_processed(row)) {
             return Err(Error::State(format!("row {row} is not among the rows to process")));
         }
+        let (before, attempts) = (taken.rules.clone(), taken.attempts.clone());
         for row in rows {
             taken.attempts[*row as usize] = Attempt::Failed;
         }
-        let before = taken.rules.clone();
         taken.decide()?;
+        let mut undone = (0..before.len()).filter(|row| before[*row] == Rule::N2 && taken.rules[*row] != Rule::N2);
+        if let Some(row) = undone.find(|row| self.repeated.contains(&key(ids, *row))) {
+            (taken.rules, taken.attempts) = (before, attempts);
+            return Err(Error::State(format!(
+                "row {row}: a copy of it was taken later in this unit of work and called a duplicate, to be acknowledged; \
+                 roll back the unit"
+            )));
+        }
         for (row, (was, is)) in before.into_iter().zip(&taken.rules).enumerate() {
             let key = key(ids, row);
             let is_own = self.changes.get(&key).is_some_and(|made| made.by == Some(taken.number));
