@@ -171,6 +171,9 @@ def test_ends_are_said_once_and_again(mapper: dh.MessageIdMapper) -> None:
     send.complete(["1"], rows=[0])
     send.complete(["other"], rows=[0])
     assert mapped(mapper, ["a"]) == ["1"], "again changes nothing"
+    twice = mapper.begin_send(messages(["d"]))
+    twice.complete(["first", "second"], rows=[0, 0])
+    assert mapped(mapper, ["d"]) == ["first"]
     send.complete(["2", "3"])
     assert mapped(mapper, ["a", "b", "c"]) == ["1", "2", "3"]
     with pytest.raises(dh.StateError, match="row 0"):

@@ -2,6 +2,8 @@
 //! this send wrote, and that nobody decided about since. It never changes entries that others sent,
 //! are sending, decided or mapped by hand.
 
+use std::collections::HashSet;
+
 use super::{Ending, Ids, Qos, Record, Result, Rule, Send, SentRow, State, ValueEdit};
 use crate::protocols::mapper::texts::{Texts, Untils};
 use crate::protocols::mapper::{Known, Mapper, MapperSettings, same_length};
@@ -45,7 +47,9 @@ impl Send {
         let mut steps = Vec::new();
         if let Some((values, untils, now_us)) = sent {
             let is_to_map = |row: usize| self.is_checked(row) && state.rows[row] != SentRow::Done;
-            let named = rows.iter().enumerate().filter(|(_, row)| is_to_map(**row as usize));
+            // Of a row that is named twice the first id counts, as if it were said again later.
+            let mut said = HashSet::new();
+            let named = rows.iter().enumerate().filter(|(_, row)| is_to_map(**row as usize) && said.insert(**row));
             let map = |place: usize| Step::Map { value: values.get(place), until: untils.get(place), now_us };
             steps.extend(named.map(|(place, row)| (*row, map(place))));
         }
