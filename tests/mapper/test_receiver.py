@@ -125,6 +125,12 @@ def test_m7_a_failure_holds_the_rest_of_its_queue(mapper: dh.MessageIdMapper) ->
     assert rules(mapper.begin_send(batch, qos="EOIO")) == ["M3", "M7", "M1"]
 
 
+def test_a_queue_is_that_of_one_batch(mapper: dh.MessageIdMapper) -> None:
+    mapper.begin_send(messages(["a"], queue=["q"]), qos="EOIO")
+    assert rules(mapper.begin_send(messages(["a", "b"], queue=["q", "q"]), qos="EOIO")) == ["M3", "M7"]
+    assert rules(mapper.begin_send(messages(["b"], queue=["q"]), qos="EOIO")) == ["M1"], "the source keeps the order"
+
+
 def test_messages_without_a_queue_are_in_one_queue(mapper: dh.MessageIdMapper) -> None:
     send = mapper.begin_send(messages(["a", "b"]), qos="EOIO")
     send.abort([0], definite=True)
