@@ -1,6 +1,7 @@
 """A copy of a history while others write to it, checked before it gets its name."""
 
 import datetime as dt
+import errno
 import os
 import shutil
 import stat
@@ -94,7 +95,7 @@ def _into_bucket(given: "_Given", target: str) -> int:
 
 def _into_directory(given: "_Given", target: Path) -> int:
     if target.exists() or target.is_symlink():
-        raise dh.ConfigError(f"[DH-CONFIG] {target}: exists already: name a new directory")
+        raise _is_there(target)
     if isinstance(given.source, Path) and target.resolve().is_relative_to(given.source.resolve()):
         raise dh.ConfigError(f"[DH-CONFIG] {target}: this is inside the history: name a directory outside it")
     if not target.parent.is_dir():
@@ -103,11 +104,20 @@ def _into_directory(given: "_Given", target: Path) -> int:
     try:
         size = _drafted(given, draft)
         with _files.storage(target):
-            draft.rename(target)
+            try:
+                draft.rename(target)
+            except OSError as error:
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                    raise _is_there(target) from error  # another backup was faster
+                raise
             _files.sync(target.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return size
+
+
+def _is_there(target: Path) -> dh.ConfigError:
+    return dh.ConfigError(f"[DH-CONFIG] {target}: exists already: name a new directory")
 
 
 def _drafted(given: "_Given", draft: Path) -> int:

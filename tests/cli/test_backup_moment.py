@@ -7,6 +7,7 @@ import fcntl
 import resource
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,6 +114,22 @@ def test_backups_at_the_same_time_do_not_block_each_other(orders: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(taken) == 60
+
+
+def test_the_later_of_two_backups_learns_that_its_place_is_taken(
+    orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, drafted = tmp_path / "copy.history", _backup._drafted  # noqa: SLF001
+
+    def overtaken(*given: Any) -> int:
+        size = drafted(*given)
+        assert finish(start("dh.backup(sys.argv[1], sys.argv[2])", orders, target)) == []
+        return size
+
+    monkeypatch.setattr(_backup, "_drafted", overtaken)
+    with pytest.raises(dh.ConfigError, match=r"copy\.history: exists already"):
+        dh.backup(orders, target)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.history", "orders.history"]
 
 
 FORKS_MEANWHILE = """
