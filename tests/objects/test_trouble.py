@@ -218,6 +218,77 @@ def test_a_history_replaced_under_a_handle_fences_the_handle(
     assert begun == ["DUPLICATE" if one in known else "IN_DOUBT" if one == "d" else "NEW" for one in "abcde"]
 
 
+def put_in_place(s3: Server, place: str, client: objects.ObjectClient, copy: Path, *, is_restored: bool) -> dh.History:
+    """Delete a history, and open another one in its place: made again, or restored from a backup."""
+    options = dict(s3.options)
+    for stored in client.list():
+        client.delete(stored.name)
+    if is_restored:
+        dh.backup(copy, place, storage_options=options)
+    return dh.open(place, create=not is_restored, storage_options=options)
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+@pytest.mark.parametrize("is_collected", [False, True])
+def test_a_handle_ends_nothing_in_a_longer_history_at_its_place(
+    s3: Server, place: str, client: objects.ObjectClient, tmp_path: Path, *, is_restored: bool, is_collected: bool
+) -> None:
+    # Its own commits, and their gate, are of a block that the other history has left behind.
+    with dh.open(place, create=True, storage_options=dict(s3.options)) as old:
+        old.begin(documents(["a"]), trigger()).complete()
+        dh.backup(place, tmp_path / "copy", storage_options=dict(s3.options))
+        held = [old.begin(documents([f"held {one}"]), trigger()) for one in range(3)]
+        ids = [f"new {number}" for number in range(260)]
+        with put_in_place(s3, place, client, tmp_path / "copy", is_restored=is_restored) as new:
+            for one in ids:
+                new.begin(documents([one]), trigger())
+            if is_collected:
+                new.maintain(trigger(), grace=dt.timedelta(0))
+        with pytest.raises(dh.FencedError, match=r"another history was put in the place"):
+            held[0].complete()
+        with pytest.raises(dh.FencedError):
+            held[1].release()
+        with pytest.raises(dh.FencedError):
+            old.begin(documents(["x"]), trigger())
+    with dh.open(place, storage_options=dict(s3.options)) as late:
+        assert Counter(status_of(late, ids)) == {"IN_DOUBT": len(ids)}
+        assert status_of(late, ["held 0", "held 1", "x"]) == ["NEW"] * 3
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+@pytest.mark.parametrize("commits", [256, 258])
+def test_a_long_history_leaves_no_gap_in_one_at_its_place(
+    s3: Server, place: str, client: objects.ObjectClient, tmp_path: Path, *, is_restored: bool, commits: int
+) -> None:
+    with dh.open(place, create=True, storage_options=dict(s3.options)) as old:
+        for number in range(commits):
+            old.begin(documents([f"old {number}"]), trigger())
+        dh.backup(place, tmp_path / "copy", storage_options=dict(s3.options))
+        with put_in_place(s3, place, client, tmp_path / "copy", is_restored=is_restored) as new:
+            new.begin(documents(["new"]), trigger())
+        for _ in range(2):
+            with pytest.raises(dh.FencedError, match=r"another history was put in the place"):
+                old.begin(documents(["x"]), trigger())
+    assert [one.name for one in client.list("triggers/") if "gate-0" in one.name and not one.name.endswith("0")] == []
+    with dh.open(place, storage_options=dict(s3.options)) as late:
+        assert status_of(late, ["new", "x"]) == ["IN_DOUBT", "NEW"]
+
+
+def test_a_reservation_in_a_history_made_again_is_taken_back(
+    s3: Server, place: str, client: objects.ObjectClient, tmp_path: Path
+) -> None:
+    with dh.open(place, create=True, storage_options=dict(s3.options)) as old:
+        for one in ("a", "b", "c"):
+            old.begin(documents([one]), trigger())
+        with put_in_place(s3, place, client, tmp_path, is_restored=False) as new:
+            new.begin(documents(["new"]), trigger())
+        job = old._shards.reserve(trigger(), 1, prove_later=True)
+        with pytest.raises(dh.FencedError, match=r"another history was put in the place"):
+            job.prove()
+    with dh.open(place, storage_options=dict(s3.options)) as late:
+        assert status_of(late, ["new", "a"]) == ["IN_DOUBT", "NEW"]
+
+
 @pytest.mark.parametrize("part", ["segment", "commit-00000000000000000001", "gate-", "commit-"])
 def test_what_a_lifecycle_rule_deleted_is_missed_not_new(
     s3: Server, place: str, history: dh.History, client: objects.ObjectClient, part: str

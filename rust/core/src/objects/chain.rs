@@ -8,21 +8,23 @@
 //! - A writer acknowledges a commit, and a reader believes what it read, only after it has read an
 //!   open gate for the newest commit that was there before: the number behind it was never deleted,
 //!   so nobody had it before.
-//! - A gate is made with a mark of its own. Where another mark stands in it than before, another
-//!   history was put in the place of this one.
+//! - All gates of a chain have one mark. Where another mark stands in one, another history was put
+//!   in the place of this one. What this process has committed there and could not prove yet, it
+//!   takes back: it would be a gap in the chain of that history.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use super::chance::{drawn, pause_of};
 use super::change::Stored;
 use super::commit::{Commit, CommitId};
-use super::gate::{Gate, Marks, open_gate};
+use super::gate::{Gate, Marks, first_gate, replaced};
 use super::names::{Names, block_of};
 use super::side_by_side::side_by_side;
 use super::{ObjectStore, Put};
+use crate::format::names::IDENTITY;
 use crate::{Error, Result};
 
 /// How often a request is sent that gets no answer.
@@ -75,14 +77,17 @@ pub(crate) struct Chain {
     pub(super) names: Names,
     history: [u8; 16],
     pub(super) head: Head,
-    /// Shared by all clones.
+    /// Shared by all clones, as the next one.
     marks: Marks,
+    /// Own commits that were stored, and of which no gate was read since.
+    unproven: Arc<Mutex<Vec<(u64, CommitId)>>>,
 }
 
 impl Chain {
     /// A chain whose head has to be found.
     pub(crate) fn new(store: Arc<dyn ObjectStore>, names: Names, history: [u8; 16]) -> Self {
-        Self { store, names, history, head: Head::default(), marks: Marks::default() }
+        let (marks, unproven) = (Marks::default(), Arc::default());
+        Self { store, names, history, head: Head::default(), marks, unproven }
     }
 
     pub(crate) fn head(&self) -> Head {
@@ -195,8 +200,12 @@ impl Chain {
         let base = if is_base || known == 0 { number } else { base };
         let commit = Commit { history: self.history, number, id: drawn()?, follows, base, change };
         if known == 0 || block_of(number) > block_of(known) {
+            // A gate in the chain of another history would fence those who have that one open.
+            if known > 0 && !self.is_genuine(known)? {
+                return Ok(Attempt::Lost);
+            }
             let gate = self.names.gate(block_of(number));
-            let open = open_gate()?;
+            let open = if known == 0 { first_gate()? } else { self.marks.next_gate()? };
             self.tried(|| self.store.put_new(&gate, &open))?;
         }
         let (name, bytes) = (self.names.commit(number), commit.encode());
@@ -218,6 +227,7 @@ impl Chain {
                 // It was there, and was collected since.
                 Ok(None) if failure.is_none() => return Ok(Attempt::Refused),
                 Ok(None) => {}
+                Err(error @ Error::Fenced { .. }) => return Err(error),
                 Err(error) => failure = Some(error),
             }
             self.pause(round);
@@ -228,31 +238,58 @@ impl Chain {
 
     /// The object was created: it counts if nobody had its number before.
     fn check(&mut self, commit: &Commit, beside: Option<Beside<'_>>) -> Result<Attempt> {
+        self.own_unproven().push((commit.number, commit.id));
         let is_genuine = beside.map_or(Ok(true), |beside| self.is_genuine_beside(self.head.number, beside));
-        match is_genuine {
-            Ok(true) => {}
+        if !is_genuine? {
             // Either it stands where a collector has been, and nobody believes it; or it counted,
             // and this writer slept until it was collected. It is not deleted: it may be needed.
-            Ok(false) => return Ok(Attempt::Lost),
-            Err(error) => {
-                if matches!(error, Error::Fenced { .. }) {
-                    // It would leave a gap in the chain of the history that stands here now.
-                    self.tried(|| self.store.delete(&self.names.commit(commit.number)))?;
-                }
-                return Err(error);
-            }
+            return Ok(Attempt::Lost);
         }
         self.head = Head { number: commit.number, id: commit.id, base: commit.base };
         Ok(Attempt::Won)
     }
 
+    fn own_unproven(&self) -> MutexGuard<'_, Vec<(u64, CommitId)>> {
+        self.unproven.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether a commit that was read is one that counts, and the number behind it was never
-    /// deleted.
+    /// deleted. What this process could not prove is taken back where another history stands.
     fn is_genuine(&self, number: u64) -> Result<bool> {
+        let before = self.own_unproven().clone();
+        let is_genuine = self.is_behind_an_open_gate(number);
+        match &is_genuine {
+            Ok(_) => self.own_unproven().retain(|own| !before.contains(own)),
+            Err(Error::Fenced { .. }) => self.take_back()?,
+            Err(_) => {}
+        }
+        is_genuine
+    }
+
+    /// Delete the commits that this process could not prove.
+    fn take_back(&self) -> Result<()> {
+        let all = self.own_unproven().clone();
+        for own in all {
+            let name = self.names.commit(own.0);
+            let there = self.tried(|| self.store.get(&name))?;
+            let there = there.and_then(|bytes| Commit::decode(&bytes, &name, self.history, own.0).ok());
+            if there.is_some_and(|there| there.id == own.1) {
+                self.tried(|| self.store.delete(&name))?;
+            }
+            self.own_unproven().retain(|other| *other != own);
+        }
+        Ok(())
+    }
+
+    fn is_behind_an_open_gate(&self, number: u64) -> Result<bool> {
         match self.gate(block_of(number))? {
             Gate::Open => Ok(true),
             Gate::Closed => Ok(false),
             Gate::Absent if number == 0 => Ok(true),
+            // A history that was made again has none yet, and no such commit either.
+            Gate::Absent if self.has(IDENTITY)? && !self.has(&self.names.commit(number))? => {
+                Err(replaced(&self.full_name(&self.names.gate(block_of(number)))))
+            }
             Gate::Absent => {
                 let gate = self.names.gate(block_of(number));
                 Err(failed(
@@ -425,8 +462,12 @@ impl Chain {
     /// Commit number `number`, if it is there.
     fn read(&self, number: u64) -> Result<Option<Commit>> {
         let name = self.names.commit(number);
-        let bytes = self.store.get(&name)?;
-        bytes.map(|bytes| Commit::decode(&bytes, &name, self.history, number)).transpose()
+        let Some(bytes) = self.store.get(&name)? else { return Ok(None) };
+        match Commit::decode(&bytes, &name, self.history, number) {
+            Ok(commit) => Ok(Some(commit)),
+            // It may be one of a history that was made again here.
+            Err(error) => self.is_genuine(number).and(Err(error)),
+        }
     }
 
     /// Ask again while the store does not answer, or bytes come damaged.

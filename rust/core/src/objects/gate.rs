@@ -1,10 +1,14 @@
 //! Gates: whether commits of a block may have been collected, and whether the history is still the
 //! one that a handle has open.
+//!
+//! All gates of a chain have one mark, so that a handle knows its chain by any of them: that of the
+//! block in which it last looked may have been closed since.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::chance::drawn;
+use super::commit::CommitId;
 use crate::io::bytes::{Encoder, checked};
 use crate::{Error, Result};
 
@@ -20,11 +24,22 @@ pub(super) enum Gate {
     Closed,
 }
 
-/// The content of a new gate, with a mark of its own.
-pub(super) fn open_gate() -> Result<Vec<u8>> {
-    let mut open = Encoder::with_capacity(24);
-    open.raw(OPEN).raw(&drawn()?).checksum();
-    Ok(open.finish())
+/// What ends a mark that all gates of a chain have. Earlier builds drew one for each gate.
+const COMMON: &[u8] = b"=";
+
+/// The content of a chain's first gate, with a mark of its own.
+pub(super) fn first_gate() -> Result<Vec<u8>> {
+    Ok(open_gate(&[&drawn()?, COMMON].concat()))
+}
+
+fn open_gate(mark: &[u8]) -> Vec<u8> {
+    let mut open = Encoder::with_capacity(32);
+    open.raw(OPEN).raw(mark).checksum();
+    open.finish()
+}
+
+fn is_common(mark: &[u8]) -> bool {
+    mark.len() == size_of::<CommitId>() + COMMON.len() && mark.ends_with(COMMON)
 }
 
 /// A block and the mark of its gate.
@@ -50,13 +65,20 @@ impl Marks {
         self.compare(block, name, mark).map(|()| Gate::Open)
     }
 
+    /// The content of the next gate of a chain, of which a gate was seen.
+    pub(super) fn next_gate(&self) -> Result<Vec<u8>> {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*seen {
+            Some((_, mark)) if is_common(mark) => Ok(open_gate(mark)),
+            _ => Ok(open_gate(&drawn()?)),
+        }
+    }
+
     fn compare(&self, block: u64, name: &str, mark: &[u8]) -> Result<()> {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*seen {
-            Some((newest, known)) if *newest == block && known != mark => {
-                let reason = "another history was put in the place of the one that this handle has open: it was made \
-                              again, or a copy was restored; nothing was acknowledged, so open it again";
-                Err(Error::Fenced { path: name.into(), reason: reason.to_owned() })
+            Some((newest, known)) if known != mark && (*newest == block || is_common(known) && is_common(mark)) => {
+                Err(replaced(name))
             }
             Some((newest, _)) if *newest >= block => Ok(()),
             _ => {
@@ -67,13 +89,21 @@ impl Marks {
     }
 }
 
+/// The error for a gate that is not the one of the chain that a handle knows.
+pub(super) fn replaced(name: &str) -> Error {
+    let reason = "another history was put in the place of the one that this handle has open: it was made again, or a \
+                  copy was restored; nothing was acknowledged, so open it again";
+    Error::Fenced { path: name.into(), reason: reason.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_gate_is_known_by_its_mark() {
-        let (marks, first, second) = (Marks::default(), open_gate().unwrap(), open_gate().unwrap());
+        let older = |mark: u8| open_gate(&[mark; 16]);
+        let (marks, first, second) = (Marks::default(), older(1), older(2));
         let state = |block, content: &[u8]| marks.state_of(block, "gate", Some(content));
         assert!(matches!(marks.state_of(3, "gate", None), Ok(Gate::Absent)));
         assert!(matches!((state(3, &first), state(3, &first)), (Ok(Gate::Open), Ok(Gate::Open))));
@@ -85,8 +115,23 @@ mod tests {
     }
 
     #[test]
+    fn all_gates_of_a_chain_have_one_mark() {
+        let (marks, other) = (Marks::default(), first_gate().unwrap());
+        let state = |block, content: &[u8]| marks.state_of(block, "gate", Some(content));
+        assert!(matches!(state(0, &first_gate().unwrap()), Ok(Gate::Open)));
+        let next = marks.next_gate().unwrap();
+        for block in [0, 1, 7, 2] {
+            assert!(matches!(state(block, &next), Ok(Gate::Open)), "{block}");
+            assert!(matches!(state(block, &other), Err(Error::Fenced { .. })), "{block}");
+        }
+        // Behind one of an earlier build each has its own again.
+        assert!(matches!(state(8, &open_gate(&[1; 16])), Ok(Gate::Open)));
+        assert_ne!(marks.next_gate().unwrap(), marks.next_gate().unwrap());
+    }
+
+    #[test]
     fn a_damaged_gate_is_neither_open_nor_of_another_history() {
-        let (marks, mut gate) = (Marks::default(), open_gate().unwrap());
+        let (marks, mut gate) = (Marks::default(), first_gate().unwrap());
         marks.state_of(0, "gate", Some(&gate)).unwrap();
         for bit in 0..gate.len() * 8 {
             gate[bit / 8] ^= 1 << (bit % 8);

@@ -9,6 +9,7 @@ use super::chain::{Attempt, Chain, Followed};
 use super::commit::Commit;
 use super::names::{BLOCK, Names};
 use super::{Listed, ObjectStore, Put};
+use crate::format::names::IDENTITY;
 use crate::testing::objects::{Requests, SimulatedObjects, Weather};
 use crate::{Error, Result};
 
@@ -68,6 +69,13 @@ impl Writer {
             }
         }
         Ok(())
+    }
+
+    /// Make commits without a change.
+    fn make(&mut self, commits: u64) {
+        for _ in 0..commits {
+            assert_eq!(self.chain.commit(Vec::new(), false, Some(&|| {})).unwrap(), Attempt::Won);
+        }
     }
 
     /// Whether the id is NEW.
@@ -313,6 +321,64 @@ fn a_history_made_again_under_a_handle_fences_it() {
     cold.find().unwrap();
     assert_eq!(cold.ids, BTreeSet::from([9]));
     assert!(new.begin(10).unwrap());
+}
+
+/// A writer of a chain with `commits` commits, and that of another chain that stands in its place.
+fn replaced(commits: u64) -> (SimulatedObjects, Writer, Writer) {
+    let objects = SimulatedObjects::new(1, Weather::default());
+    let mut old = Writer::open(Arc::new(objects.clone()));
+    old.make(commits);
+    for name in objects.names() {
+        objects.lose(&name);
+    }
+    objects.put_new(IDENTITY, b"of both").unwrap();
+    let mut new = Writer::open(Arc::new(objects.clone()));
+    new.find().unwrap();
+    (objects, old, new)
+}
+
+#[test]
+fn a_handle_knows_its_history_from_a_longer_one() {
+    for is_collected in [false, true] {
+        let (objects, mut old, mut new) = replaced(3);
+        new.make(2 * BLOCK + 1);
+        new.chain.commit(vec![9], true, Some(&|| {})).unwrap();
+        if is_collected {
+            let base = new.chain.head().base;
+            assert!(new.chain.collect(base, &HashSet::new(), Duration::ZERO).unwrap().gone > BLOCK);
+        }
+        assert!(matches!(old.begin(1), Err(Error::Fenced { .. })), "{is_collected}");
+        assert!(matches!(old.follow(), Err(Error::Fenced { .. })), "{is_collected}");
+        let mut cold = Writer::open(Arc::new(objects));
+        cold.find().unwrap();
+        assert_eq!(cold.ids, BTreeSet::from([9]));
+        new.make(1);
+    }
+}
+
+#[test]
+fn a_shorter_history_made_again_gets_no_gap() {
+    // The next commit of one begins a block.
+    for commits in [BLOCK, BLOCK + 2] {
+        let (objects, mut old, mut new) = replaced(commits);
+        assert!(new.begin(9).unwrap());
+        let names = objects.names();
+        assert!(matches!(old.begin(1), Err(Error::Fenced { .. })), "{commits}");
+        assert!(matches!(old.follow(), Err(Error::Fenced { .. })), "{commits}");
+        assert_eq!(objects.names(), names);
+    }
+}
+
+#[test]
+fn what_was_to_be_proved_later_is_taken_back() {
+    let (objects, mut old, mut new) = replaced(3);
+    assert!(new.begin(9).unwrap());
+    let names = objects.names();
+    assert_eq!(old.chain.commit(vec![1], false, None).unwrap(), Attempt::Won);
+    let number = old.chain.head().number;
+    assert!(objects.names().contains(&Names::new("t/").commit(number)));
+    assert!(matches!(old.chain.is_genuine_beside(number, &|| {}), Err(Error::Fenced { .. })));
+    assert_eq!(objects.names(), names);
 }
 
 #[test]

@@ -271,8 +271,9 @@ fn a_job_asks_no_more_than_it_has_to() {
     assert_eq!(spent(&objects, &before), (1, 3, 0, 0));
     let before = objects.requests();
     let claim = driver.commit(&trigger(), &job, &[Receipt::decode(&receipt).unwrap()]).unwrap();
-    // What was staged, the pin, and the gate; this commit begins a block, whose gate it opens.
-    assert_eq!(spent(&objects, &before), (2, 3, 0, 1));
+    // What was staged, the pin, and the gate; this commit begins a block, whose gate it opens after
+    // one more look at the one before.
+    assert_eq!(spent(&objects, &before), (2, 4, 0, 1));
     let before = objects.requests();
     claim.complete(None).unwrap();
     assert_eq!(spent(&objects, &before), (1, 1, 0, 0));
