@@ -22,7 +22,7 @@ import pytest
 
 import dochistory as dh
 from dochistory import objects
-from dochistory.audit import AuditLog, bucket
+from dochistory.audit import AuditLog, bucket, chain
 from tests.bucket_fixtures import identity, store
 from tests.objects.conftest import Open
 from tests.servers.fault_proxy import Choose, Fault, FaultProxy, Request
@@ -37,6 +37,12 @@ __all__ = ["identity", "store"]
 def client(s3: Server, place: str) -> objects.ObjectClient:
     """A client that waits for nobody."""
     return objects.open_client(place, s3.options)
+
+
+@pytest.fixture
+def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of two manifests."""
+    monkeypatch.setattr(chain, "_BLOCK", 2)
 
 
 @pytest.fixture
@@ -115,6 +121,61 @@ def test_lost_manifests_and_gates_are_errors(
     (found,) = dh.repair(place, apply=True, storage_options=dict(s3.options))["findings"]
     assert (found["remedy"], found["dropped_entries"]) == ("impossible", None)
     assert history.audit is not None
+
+
+@pytest.mark.usefixtures("short_blocks")
+@pytest.mark.parametrize("is_restored", [False, True])
+@pytest.mark.parametrize("kept", [0, 1, 4])
+def test_a_handle_keeps_nothing_in_another_log_at_its_place(
+    history: dh.History,
+    opened: Open,
+    s3: Server,
+    place: str,
+    client: Any,
+    tmp_path: Path,
+    *,
+    is_restored: bool,
+    kept: int,
+) -> None:
+    # It may have more manifests, so that its next one would leave a gap, or fewer.
+    verdicts = history.classify(documents(["a"]), trigger())
+    dh.backup(place, tmp_path / "copy", storage_options=dict(s3.options))
+    for _ in range(kept):
+        history.audit.keep(documents(["a"]), verdicts, trigger())
+    for stored in client.list():
+        client.delete(stored.name)
+    if is_restored:
+        dh.backup(tmp_path / "copy", place, storage_options=dict(s3.options))
+    with opened(create=not is_restored) as new:
+        new.audit.keep(documents(["a"]), verdicts, trigger())
+        before = (states(new), files(client, ""))
+        for call in (
+            lambda: history.audit.keep(documents(["a"]), verdicts, trigger()),
+            history.audit.list,
+        ):
+            with pytest.raises(dh.FencedError, match=r"^\[DH-FENCED\] .*another audit log was put in the place"):
+                call()
+        assert (states(new), files(client, "")) == before
+        new.audit.keep(documents(["a"]), verdicts, trigger())
+    with opened() as late:
+        assert len(states(late)) == len(before[0]) + 1
+
+
+@pytest.mark.usefixtures("short_blocks")
+def test_old_gates_are_believed_and_damaged_ones_are_not(history: dh.History, opened: Open, client: Any) -> None:
+    verdicts = history.classify(documents(["a"]), trigger())
+    for gate in files(client, "gate"):
+        client.put(gate, b"open")
+    with opened() as later:
+        for _ in range(5):
+            later.audit.keep(documents(["a"]), verdicts, trigger())
+        newest = files(client, "gate")[-1]
+        content = client.get(newest)
+        client.put(newest, content.replace(b"open ", b"open 0")[: len(content)])
+        with pytest.raises(dh.CorruptError, match=r"neither open nor closed"):
+            later.audit.list()
+        client.put(newest, content)
+        assert len(states(later)) == 8
 
 
 def test_requests_of_an_audit_log_are_counted(opened: Open, s3: Server, proxy: FaultProxy) -> None:

@@ -9,6 +9,8 @@
   opens.
 - A writer answers for manifest n + 1, and a reader believes n, only after it has read an open gate
   for n: the number behind n was never deleted, so nobody had it before.
+- All gates of a log have one mark. Where another mark stands in one, another log was put in the
+  place of this one.
 """
 
 import random
@@ -16,6 +18,7 @@ import re
 import secrets
 import threading
 import time
+import zlib
 from collections import OrderedDict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +38,9 @@ KNOWN = "known/audit"
 _BLOCK = 256
 """Manifests that share a gate."""
 _OPEN, _CLOSED = b"open", b"closed"
+"""What an open gate begins with; its mark and a checksum follow, but not in those of earlier builds."""
+_MARKED = re.compile(rb"open ([0-9a-f]{32}) ([0-9a-f]{8})")
+_IDENTITY = "HISTORY"
 _AHEAD = 8
 """Newer manifests that are read one by one; if there are more, a listing is quicker."""
 _TRIES = 50
@@ -61,6 +67,8 @@ class Chain:
         self._known: Manifest | None = None
         self._is_found = False
         self._is_noted = False
+        self._seen: tuple[int, bytes] | None = None
+        """The newest block whose gate was open, and its mark."""
         self._highest = 0
         self._cached: OrderedDict[str, bytes] = OrderedDict()
 
@@ -78,6 +86,7 @@ class Chain:
 
         Raises:
             CorruptError: [DH-CORRUPT] it is damaged or gone, or of another log.
+            FencedError: [DH-FENCED] another log was put in the place of this one.
             ObjectStoreError: a request failed.
         """
         for round_ in range(_TRIES):
@@ -156,28 +165,69 @@ class Chain:
         name = gate_name(_block_of(number))
         gate = self.client.get(FOLDER + name)
         if gate is None and number:
+            # A log that was made again has none yet, and no such manifest either.
+            if self.client.get(_IDENTITY) is not None and self.client.get(FOLDER + manifest_name(number)) is None:
+                raise self._replaced(name)
             raise _lost(self.place(name))
-        if gate not in (None, _OPEN, _CLOSED):
+        if gate is None:
+            return True
+        if gate == _CLOSED:
+            return False
+        if (mark := _mark_of(gate)) is None:
             raise dh.CorruptError(f"[DH-CORRUPT] {self.place(name)}: neither open nor closed: restore it")
-        return gate != _CLOSED
+        self._compare(_block_of(number), name, mark)
+        return True
+
+    def _compare(self, block: int, name: str, mark: bytes) -> None:
+        """Refuse a gate that is not of the log that this process knows."""
+        with self._mutex:
+            seen = self._seen
+            if seen and mark != seen[1] and (block == seen[0] or seen[1]):
+                raise self._replaced(name)
+            if seen is None or block > seen[0]:
+                self._seen = block, mark
+
+    def _replaced(self, name: str) -> dh.FencedError:
+        return dh.FencedError(
+            f"[DH-FENCED] {self.place(name)}: another audit log was put in the place of the one that this handle has "
+            "open: its history was made again, or a copy was restored; nothing was acknowledged, so open it again"
+        )
+
+    def _open_block(self, number: int) -> None:
+        """Make the gate of the block that a manifest opens, if it is not there."""
+        if number > 1:
+            # One with the mark of another log would fence those who have that one open.
+            self._is_genuine(number - 1)
+        mark = self._seen[1] if self._seen and number > 1 else b""
+        self.client.put_new(FOLDER + gate_name(_block_of(number)), _open_gate(mark or secrets.token_hex(16).encode()))
 
     def publish(self, found: Manifest) -> Manifest:
         """Make this the newest manifest, behind the one of its number; answers it as it counts.
 
         Raises:
             Raced: another one was first.
+            FencedError: [DH-FENCED] another log was put in the place of this one.
             ObjectStoreError: a request failed: nobody knows yet whether it counts.
         """
         number = found.number + 1
         found = replace(found, number=number, dropped=())
         opens_block = number == 1 or _block_of(number) > _block_of(number - 1)
-        if opens_block:
-            self.client.put_new(FOLDER + gate_name(_block_of(number)), _OPEN)
         name = FOLDER + manifest_name(number)
         content = manifest.encoded(found, mark=secrets.token_hex(16))
-        # A request that was executed twice is told that its own object is in the way.
-        is_there = self.client.put_new(name, content) == "created" or self.client.get(name) == content
-        if not self._is_genuine(number - 1):
+        is_there = False
+        try:
+            if opens_block:
+                self._open_block(number)
+            # A request that was executed twice is told that its own object is in the way.
+            is_there = self.client.put_new(name, content) == "created" or self.client.get(name) == content
+            is_genuine = self._is_genuine(number - 1)
+        except dh.FencedError:
+            if is_there:
+                # It would leave a gap in the log that stands here now.
+                self.client.delete(name)
+            self.remove(_first_named_by(found))
+            raise
+        if not is_genuine:
             self._check_counted(found)
         elif not is_there:
             self.remove(_first_named_by(found))
@@ -305,6 +355,18 @@ def manifest_name(number: int) -> str:
 def gate_name(block: int) -> str:
     """The name of a gate."""
     return f"gate-{block:016}"
+
+
+def _open_gate(mark: bytes) -> bytes:
+    return b"open %s %08x" % (mark, zlib.crc32(mark))
+
+
+def _mark_of(gate: bytes) -> bytes | None:
+    """The mark of an open gate; nothing of an earlier build's, None if it is damaged."""
+    if gate == _OPEN:
+        return b""
+    match = _MARKED.fullmatch(gate)
+    return match[1] if match and int(match[2], 16) == zlib.crc32(match[1]) else None
 
 
 def _block_of(number: int) -> int:
