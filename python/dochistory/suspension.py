@@ -91,6 +91,8 @@ class Suspension:
         self._on_change = on_change
         self._now = now
         self._locks = PerProcess(threading.RLock)
+        self._resumed: tuple[dt.datetime, int] | None = None
+        """When a poll of the history succeeded last, and after how many that failed; None once a batch was decided."""
 
     def __repr__(self) -> str:
         return f"<Suspension of trigger {self._trigger.name!r} with {self._at.name!r}>"
@@ -126,6 +128,8 @@ class Suspension:
                 return  # only a batch can tell whether it answers again
             reason = self._unreachable()
             # That took its time: a person may have suspended or resumed the trigger meanwhile, and that stands.
+            if reason is None:
+                self._resumed = self._now(), status.polls
             now = self._change(status, None) if reason is None else self._again(status, reason)
             if now is not None:
                 raise _error(now)
@@ -164,6 +168,7 @@ class Suspension:
 
     def succeeded(self) -> None:
         """Resume the trigger, because a batch was decided. A suspension by hand is only resumed by hand."""
+        self._resumed = None
         status = self.status
         if status is not None and status.cause != "person":
             self._change(status, None)
@@ -222,9 +227,10 @@ class Suspension:
         while True:
             status = self.status
             if status is None:
-                first = self._now() + dt.timedelta(seconds=self._poll_every)
+                polls = self._polls_before()
                 found = self._change(
-                    None, Status(self._at.name, self._trigger.name, cause, reason, self._now(), 0, first)
+                    None,
+                    Status(self._at.name, self._trigger.name, cause, reason, self._now(), polls, self._due(polls)),
                 )
             elif status.next_poll is None or self._now() < status.next_poll:
                 return status  # a batch that was begun before
@@ -236,10 +242,24 @@ class Suspension:
     def _again(self, status: Status, reason: str, cause: Cause | None = None) -> Status | None:
         """The same suspension after one more failed poll."""
         polls = status.polls + 1
-        wait = min(self._poll_every * self._backoff ** min(polls, 64), self._longest)
-        due = self._now() + dt.timedelta(seconds=wait)
-        again = replace(status, cause=cause or status.cause, polls=polls, reason=reason, next_poll=due)
+        again = replace(status, cause=cause or status.cause, polls=polls, reason=reason, next_poll=self._due(polls))
         return self._change(status, again)
+
+    def _due(self, polls: int) -> dt.datetime:
+        """When the poll is due after this number of failed ones."""
+        wait = min(self._poll_every * self._backoff ** min(polls, 64), self._longest)
+        return self._now() + dt.timedelta(seconds=wait)
+
+    def _polls_before(self) -> int:
+        """Failed polls that count for a new suspension.
+
+        A poll of a bucket fetches nothing of the trigger, so it may succeed where the trigger is
+        damaged. If the next batch fails, that poll counts as one that failed.
+        """
+        if self._resumed is None:
+            return 0
+        at, polls = self._resumed
+        return polls + 1 if (self._now() - at).total_seconds() <= self._longest else 0
 
     def _change(self, seen: Status | None, new: Status | None) -> Status | None:
         """As `State.swap`; a change is told. Answers the status from now on."""

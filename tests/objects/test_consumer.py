@@ -23,6 +23,7 @@ from dochistory.receiving import Message, Worker
 from tests.brokers.campaign import BucketCampaign, eventually, ids_of, messages
 from tests.brokers.in_thread import running
 from tests.brokers.test_sqs import left, publish, queue
+from tests.ops.test_suspension import Clock
 from tests.servers.fault_proxy import FaultProxy, Request, Say
 from tests.servers.objects import KEY, SECRET, Server
 from tests.support import documents, fresh_ids, status_of, statuses, trigger
@@ -336,6 +337,34 @@ def test_a_bucket_that_fails_suspends_and_resumes(made: Made, s3: Server, proxy:
         clock[0] += dt.timedelta(minutes=10)
         assert statuses(consumer.begin(documents(["a", "b"])).verdicts) == ["DUPLICATE", "NEW"]
         assert suspension.suspended(place) == []
+
+
+def lose_first_commit(client: objects.ObjectClient, name: str) -> None:
+    commits = sorted(one.name for one in client.list(f"triggers/{name}-") if "/commit-" in one.name)
+    client.delete(commits[0])
+
+
+def test_the_wait_grows_where_a_trigger_of_a_bucket_is_damaged(
+    s3: Server, place: str, client: objects.ObjectClient, tmp_path: Path
+) -> None:
+    options = dict(s3.options)
+    with dh.open(place, create=True, storage_options=options) as history:
+        history.begin(documents(["first"]), trigger())
+        history.begin(documents(["second"]), trigger())
+    lose_first_commit(client, "orders")
+    clock = Clock()
+    pausing = dh.Suspension(place, trigger(), state=tmp_path / "state", now=clock, storage_options=options)
+    waits: list[float] = []
+    with dh.Consumer(place, trigger(), suspension=pausing, storage_options=options) as consumer:
+        for _ in range(5):
+            with pytest.raises(dh.SuspendedError, match=r"\[DH-MISSING\]") as raised:
+                consumer.begin(documents(["third"]))
+            status = raised.value.status
+            assert status is not None
+            assert status.next_poll is not None
+            waits.append((status.next_poll - clock()).total_seconds())
+            clock.go(waits[-1])
+    assert waits == [60, 120, 240, 300, 300]
 
 
 def test_a_failing_bucket_costs_no_second_opening(made: Made, s3: Server, proxy: FaultProxy) -> None:
