@@ -100,7 +100,7 @@ class Sweeper:
 
     @property
     def skipped(self) -> dict[str, str]:
-        """The triggers that the last run did not purge, and why: other settings, or a lock of another process."""
+        """The triggers that the last run did not purge, and why: other settings, damage, or the lock of another one."""
         return dict(self._skipped)
 
     @property
@@ -113,7 +113,8 @@ class Sweeper:
 
         Returns:
             For each trigger the result of `History.purge`: `entries`, `bytes`, `segments`. A
-            trigger that another process holds locked is left for the next run.
+            trigger that another process holds locked is left for the next run, and so is one that
+            is damaged: `skipped` says so.
 
         Raises:
             OpenError: [DH-OPEN] the history does not exist.
@@ -161,14 +162,24 @@ class Sweeper:
 
     def _swept(self, history: dh.History, log: logging.Logger) -> dict[str, Any]:
         purged: dict[str, Any] = {}
+        figures: dict[str, Any] = {}
         self._skipped = {}
-        figures = history.stats()["triggers"]
-        for name in sorted({*figures, *self._triggers}):
-            if self._reconcile(history, name, log):
-                self._purge(history, name, log, purged)
-            if self.path is None:
-                self._maintain(history, name, log)
-        self._sweep_results(history, {*figures, *self._triggers}, log)
+        there = history.triggers()
+        names = {*there, *self._triggers}
+        for name in sorted(names):
+            try:
+                if name in there:
+                    figures[name] = history.stats(name)
+                if self._reconcile(history, name, log):
+                    self._purge(history, name, log, purged)
+                if self.path is None:
+                    self._maintain(history, name, log)
+            except dh.DocHistoryError as error:
+                if not _is_damage(error):
+                    raise
+                self._skipped[name] = str(error)
+                log.error("%s: not purged: %s", name, error)  # noqa: TRY400 - as below
+        self._sweep_results(history, names, log)
         runs = self._note(figures)
         for name, one in figures.items():
             lives = self._triggers[name].history_time_to_live if name in self._triggers else one["history_time_to_live"]
@@ -218,7 +229,9 @@ class Sweeper:
         for channel in sorted({_results.channel_of(name) for name in names} & kept):
             try:
                 gone = history.mapper(channel).purge(now=self._now())
-            except (dh.LockedError, dh.ConfigError) as error:
+            except dh.DocHistoryError as error:
+                if not isinstance(error, dh.LockedError | dh.ConfigError) and not _is_damage(error):
+                    raise
                 log.warning("%s: left for the next run: %s", channel, error)
                 continue
             if gone["entries"]:
@@ -305,6 +318,11 @@ class Sweeper:
 
     def __repr__(self) -> str:
         return f"<Sweeper of {self._at.name!r}, every {self._every}, next at {self._next:%Y-%m-%d %H:%M:%S}>"
+
+
+def _is_damage(error: dh.DocHistoryError) -> bool:
+    """Whether a trigger is damaged, which must not keep the others from being purged."""
+    return isinstance(error, dh.CorruptError) or str(error).startswith("[DH-MISSING]")
 
 
 def warnings_about(

@@ -367,6 +367,23 @@ def test_the_wait_grows_where_a_trigger_of_a_bucket_is_damaged(
     assert waits == [60, 120, 240, 300, 300]
 
 
+def test_a_damaged_trigger_holds_up_no_sweep_of_the_others(
+    s3: Server, place: str, client: objects.ObjectClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = dt.datetime.now(dt.UTC) - dt.timedelta(hours=5)
+    options = dict(s3.options)
+    with dh.open(place, create=True, storage_options=options) as history:
+        for name in ("aged", "kept"):
+            for _ in range(2):
+                history.load(documents(fresh_ids(20)), trigger(name, history_time_to_live="1 hour"), now=before)
+    lose_first_commit(client, "aged")
+    sweeper = dh.Sweeper(place, storage_options=options)
+    assert [*sweeper.sweep()] == ["kept"]
+    assert "[DH-MISSING]" in sweeper.skipped["aged"]
+    assert "aged: not purged: [DH-MISSING]" in caplog.text
+    sweeper.stop()
+
+
 def test_a_failing_bucket_costs_no_second_opening(made: Made, s3: Server, proxy: FaultProxy) -> None:
     of = trigger(suspend_on_failure=False, suspend_and_retry_on_error=False)
     with made({**s3.through(proxy.port)}, of) as consumer:

@@ -179,6 +179,23 @@ def test_a_trigger_that_is_locked_is_left_for_the_next_run(
     assert left(used) == [1, 1]
 
 
+def test_a_damaged_trigger_keeps_no_other_from_being_purged(
+    used: dh.History, directory: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    used.begin(documents(["a"]), trigger("aged"), now=T0).complete()
+    used.begin(documents(["a"]), trigger("later"), now=T0).complete()
+    used.close()
+    for log in directory.glob("triggers/aged-*/log-*"):
+        log.write_bytes(b"rubbish" + log.read_bytes()[7:])
+    clock.go(3 * 3600)
+    sweeper = dh.Sweeper(directory, now=clock)
+    with caplog.at_level(logging.ERROR, "dochistory.sweeper"):
+        swept = sweeper.sweep()
+    assert {name: one["entries"] for name, one in swept.items()} == {"bills": 0, "later": 1, "orders": 1}
+    assert "[DH-CORRUPT]" in sweeper.skipped["aged"]
+    assert "aged: not purged: [DH-CORRUPT]" in caplog.text
+
+
 @pytest.mark.slow  # the log is waited for for 30 s
 def test_trigger_that_cannot_be_reconciled_is_not_purged(
     history: dh.History, directory: Path, clock: Clock, caplog: pytest.LogCaptureFixture
