@@ -101,6 +101,8 @@ def _into_directory(given: "_Given", target: Path) -> int:
     if not target.parent.is_dir():
         raise dh.ConfigError(f"[DH-CONFIG] {target.parent}: no such directory: create it first")
     draft = target.with_name(f".{target.name}.draft-{os.getpid()}")
+    # What a backup left that was killed: in a container each may have the same process id.
+    shutil.rmtree(draft, ignore_errors=True)
     try:
         size = _drafted(given, draft)
         with _files.storage(target):

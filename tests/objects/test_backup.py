@@ -1,5 +1,6 @@
 """`dochistory.backup`: a checked copy, between directories and buckets."""
 
+import os
 from collections.abc import Callable
 from itertools import count, pairwise
 from pathlib import Path
@@ -61,6 +62,20 @@ def test_what_cannot_be_copied_is_refused_and_leaves_nothing(s3: Server, place: 
     dh.backup(tmp_path / "h", place, storage_options=options)
     with pytest.raises(dh.OpenError, match="holds other objects"):
         dh.backup(tmp_path / "h", place, storage_options=options)
+
+
+def test_what_a_killed_backup_left_is_no_part_of_the_next(s3: Server, place: str, tmp_path: Path) -> None:
+    options = dict(s3.options)
+    with dh.open(place, create=True, storage_options=options) as history:
+        fill(history)
+    # In a container both may have one process id.
+    with dh.open(tmp_path / f".copy.draft-{os.getpid()}", create=True) as left:
+        fill(left)
+        left.begin(documents(["other"]), trigger("others")).complete()
+    dh.backup(place, tmp_path / "copy", storage_options=options)
+    with dh.open(tmp_path / "copy") as copy:
+        assert is_whole(copy)
+        assert copy.triggers() == ["orders"]
 
 
 def test_a_copy_that_is_cut_off_is_no_history(
