@@ -111,6 +111,15 @@ def test_row_without_an_id_stops_the_load_unpublished(spark: "SparkSession", his
     assert entries(history_path) == {}
 
 
+def test_a_task_that_fails_leaves_no_job_behind(spark: "SparkSession", history_path: Path) -> None:
+    dh.spark.load(spark.createDataFrame([("a",)], "uuid string"), history_path, orders())
+    failing = spark.createDataFrame([("b",), (None,)], "uuid string").coalesce(1)
+    with pytest.raises(Exception, match="DH-SCHEMA"):
+        dh.spark.load(failing, history_path, orders())
+    with dh.open(history_path) as history:
+        assert history.pins(orders()) == []
+
+
 def test_columns_that_are_not_there_are_refused(spark: "SparkSession", history_path: Path) -> None:
     df = spark.createDataFrame([("a",)], "uuid string")
     with pytest.raises(dh.SchemaError, match="there is no column began"):

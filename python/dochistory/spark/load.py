@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -202,6 +203,12 @@ def stage(
     job = history._shards.reserve(trigger, reads=False)
     documents = pa.RecordBatchReader.from_batches(schema, batches)
     attempt = attempt_name(context)
-    return history._shards.stage_entries(
-        documents, trigger, job=job.token, part=0, attempt=attempt, columns=columns or None
-    )
+    try:
+        return history._shards.stage_entries(
+            documents, trigger, job=job.token, part=0, attempt=attempt, columns=columns or None
+        )
+    except BaseException:
+        # Nobody else knows of the job, which keeps files from being removed for a week.
+        with suppress(dh.DocHistoryError):
+            job.abort()
+        raise
