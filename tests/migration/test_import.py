@@ -63,6 +63,15 @@ def test_importing_again_changes_nothing(history: dh.History) -> None:
     assert len(entries(history, ORDERS)) == 3
 
 
+def test_triggers_may_be_called_otherwise_here(history: dh.History) -> None:
+    source = migration.rows_of(OLD.drop_columns("time"))
+    here = {"orders": trigger("shop.orders"), "invoices": trigger("shop.invoices")}
+    loaded = [migration.import_history(history, source, here, now=T0 + dt.timedelta(day)) for day in range(2)]
+    assert [done.differences.num_rows for done in loaded] == [0, 0]
+    assert [done.loaded for done in loaded] == [{"orders": 4, "invoices": 1}, {"orders": 0, "invoices": 0}]
+    assert history.triggers() == ["shop.invoices", "shop.orders"]
+
+
 def test_importing_again_without_times_renews_nothing(history: dh.History) -> None:
     old = pa.table({"uuid": ["a", "b", "a"], "status": ["completed", "processing", "processing"]})
     loaded, found = [], []

@@ -28,7 +28,7 @@ class Imported:
     rows: int
     """Rows read."""
     loaded: dict[str, int]
-    """Rows put into the history, by trigger; without those left out because it knew them."""
+    """Rows put into the history, by the trigger's name in the rows; without those left out because it knew them."""
     checked: int
     """Ids about which both sides were asked, those included that neither may know."""
     differences: pa.Table
@@ -63,8 +63,8 @@ def import_history(
             16 bytes), `status` (completed or processing; all completed, if absent), `time` (when
             the service began: a timestamp, UTC if it has no zone, or a number of `time_unit`; now,
             if absent or null).
-        triggers: the only trigger, or the triggers by name, or a function that answers the trigger
-            of a name.
+        triggers: the only trigger, or the triggers by the names in the rows, or a function that
+            answers the trigger of such a name. They may be called otherwise here.
         columns: other names of those columns, role -> name.
         statuses: the meaning of other values of `status`: `{"P": "processing", "C": "completed"}`.
         time_unit: the unit of numbers in `time`, which count since 1970.
@@ -95,7 +95,7 @@ def import_history(
         if progress is not None:
             progress(rows)
     waiting.load()
-    checked, differences = _compare(history, source, shape, chosen)
+    checked, differences = _compare(history, source, shape, chosen, waiting.name_of)
     return Imported(rows, dict(waiting.loaded), checked, differences)
 
 
@@ -156,6 +156,10 @@ class _Waiting:
         if self._rows >= self.MOST:
             self.load()
 
+    def name_of(self, name: str) -> str:
+        """What the trigger of rows that name `name` is called here."""
+        return self._known[name].name
+
     def _trigger(self, name: str | None, before: int) -> dh.Trigger:
         if name is None:
             raise dh.SchemaError(f"[DH-SCHEMA] of the rows from {before:,} on, some name no trigger: fix or drop them")
@@ -173,7 +177,7 @@ class _Waiting:
     def load(self) -> None:
         """Load the waiting rows into the history."""
         for name, parts in self._parts.items():
-            rows = self._news(pa.Table.from_batches(parts), name)
+            rows = self._news(pa.Table.from_batches(parts), self.name_of(name))
             self.loaded[name] += rows.num_rows
             if rows.num_rows:
                 self._history.load(rows, self._known[name], now=self._now)
@@ -239,7 +243,9 @@ class _Sample:
         return {name: sorted(keys) + strangers[name] for name, keys in sorted(found.items())}
 
 
-def _compare(history: dh.History, source: Source, shape: Shape, chosen: _Sample) -> tuple[int, pa.Table]:
+def _compare(
+    history: dh.History, source: Source, shape: Shape, chosen: _Sample, name_of: Callable[[str], str]
+) -> tuple[int, pa.Table]:
     """Ask both sides about the sample; the source by another pass, because other rows may tell more about an id."""
     keys = chosen.keys()
     if not keys:
@@ -247,7 +253,7 @@ def _compare(history: dh.History, source: Source, shape: Shape, chosen: _Sample)
     there = _known_there(source, shape, keys)
     found = []
     for name, asked in keys.items():
-        here = history.classify(pa.table({"uuid": asked}), _presence(history, name))["status"].to_pylist()
+        here = history.classify(pa.table({"uuid": asked}), _presence(history, name_of(name)))["status"].to_pylist()
         said = [_ANSWERS[there.get((name, key))] for key in asked]
         rows = zip(asked, said, here, strict=True)
         found += [(name, key, one, other) for key, one, other in rows if one != other]
