@@ -97,6 +97,17 @@ def test_resend_of_truncated_log_is_an_error(history: dh.History) -> None:
     assert outbox.resend_count == 0
 
 
+def test_a_subscription_extracted_again_is_another_stream(history: dh.History) -> None:
+    outbox = history.delivery_out("remote1", start=0)
+    history.delivery("s", start=0).receive(outbox.build([10, 20])).commit()
+    outbox.remove()
+    again = history.delivery_out("remote1", start=50).build([60])
+    early = history.delivery_out("remote2", start=0).build([15])
+    old = history.delivery("s", start=50)
+    assert [decisions(old.receive(built)) for built in (again, early)] == [["HOLD"], ["DUPLICATE"]]
+    assert decisions(history.delivery("s/2", start=50).receive(again)) == ["APPLY"]
+
+
 def test_what_was_sent_is_remembered(history_path: Path) -> None:
     with dh.open(history_path, create=True) as history:
         history.delivery_out("remote1", start=0).build([10, 20])

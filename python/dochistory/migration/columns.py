@@ -131,7 +131,7 @@ def _holds_uuids(type_: pa.DataType) -> bool:
     """Whether a column holds UUIDs as 16 bytes, as Parquet and most databases' exports do."""
     if isinstance(type_, pa.BaseExtensionType):
         type_ = type_.storage_type
-    return pa.types.is_fixed_size_binary(type_) and type_.byte_width == 16
+    return bool(pa.types.is_fixed_size_binary(type_) and type_.byte_width == 16)
 
 
 def _texts_of_uuids(found: pa.Array) -> pa.Array:
