@@ -26,7 +26,7 @@ import json
 import os
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -336,7 +336,8 @@ class Statistics:
             finally:
                 os.close(file)
         if size > _COMPACT_BYTES:
-            self._compact()
+            with suppress(dh.StorageError):  # it is counted; a later count tries again
+                self._compact()
 
     def _compact(self) -> None:
         """Merge all lines of a trigger into one."""
@@ -353,9 +354,12 @@ class Statistics:
                 for name, one in held.items()
             ]
             draft = self._file.with_name(f"{_files.DRAFT}{os.getpid()}")
-            draft.write_bytes(b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines))
-            _files.sync(draft)
-            draft.replace(self._file)
+            try:
+                draft.write_bytes(b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines))
+                _files.sync(draft)
+                draft.replace(self._file)
+            finally:
+                draft.unlink(missing_ok=True)  # on a full disk others need its room
             _files.sync(self._file.parent)
 
     @contextmanager

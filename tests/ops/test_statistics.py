@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import shutil
 import threading
 from collections.abc import Iterator
@@ -364,3 +365,17 @@ FORKS_MEANWHILE = """
 def test_a_process_forked_meanwhile_keeps_nobody_from_counting(directory: Path) -> None:
     dh.open(directory, create=True).close()
     assert run(FORKS_MEANWHILE, directory) == ["[2]"]
+
+
+@in_directory
+def test_a_batch_is_counted_though_its_file_finds_no_room(history: dh.History, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = dh.Statistics(history)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(statistics, "_COMPACT_BYTES", 0)
+    with monkeypatch.context() as disk:
+        disk.setattr("dochistory._files.sync", lambda *_: (_ for _ in ()).throw(full))
+        counted.add_counts([("NEW", "PROCESS", "R8", 2)], "orders")
+    assert counted.counts()["count"].to_pylist() == [2]
+    assert sorted(path.name for path in (counted.path / "statistics").iterdir()) == ["lock", "verdicts.jsonl"]
+    counted.add_counts([("NEW", "PROCESS", "R8", 3)], "orders")
+    assert counted.counts()["count"].to_pylist() == [5]
