@@ -116,3 +116,40 @@ UNIT = """
 
 def test_a_child_that_leaves_a_unit_lets_nobody_take_its_ids(tmp_path: Path) -> None:
     assert run(UNIT, tmp_path / "orders.history") == ["NEW", "LockedError", "parent"]
+
+
+MANY_TRIGGERS = """
+    import resource, signal, threading, warnings
+    warnings.simplefilter("ignore", DeprecationWarning)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    history, triggers = dh.open(sys.argv[1], create=True), [trigger(f"trigger-{number}") for number in range(60)]
+    for one in triggers:
+        history.begin(documents(["known"]), one).complete()
+    is_over = threading.Event()
+
+    def work(number):
+        while not is_over.is_set():
+            number += 7
+            status_of(history, ["known"], of=triggers[number % 60])  # opens files, and closes those of others
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    ended = []
+    for number in range(150):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            with dh.open(sys.argv[1], read_only=True) as own:
+                os._exit(status_of(own, ["known"], of=triggers[0]) != ["DUPLICATE"])
+        ended.append(os.waitpid(child, 0)[1])
+        if any(ended):
+            break
+    is_over.set()
+    print(set(ended))
+"""
+
+
+@pytest.mark.slow
+def test_a_child_opens_a_history_whatever_its_parent_had_open(directory: Path) -> None:
+    assert run(MANY_TRIGGERS, directory) == ["{0}"]

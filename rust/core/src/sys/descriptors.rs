@@ -1,7 +1,8 @@
 //! Open files are scarce. A holder of files between two calls registers here, and those that were
 //! idle longest are closed first.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// Maximum number of holders with open files where the system does not tell its limit.
 const MOST: usize = 128;
@@ -20,13 +21,43 @@ pub(crate) trait Holder: std::fmt::Debug + Send + Sync {
     fn close_if_idle(&self) -> bool;
 }
 
-/// All holders of files.
-static HOLDERS: Mutex<Vec<Weak<dyn Holder>>> = Mutex::new(Vec::new());
+type Holders = Vec<Weak<dyn Holder>>;
+
+/// All holders of a process, and those of a process that it forked off: a thread of the parent may
+/// have had the lock at the fork, and nobody would release it in the child.
+struct OfProcess {
+    /// 0 before the first.
+    process: AtomicU32,
+    holders: Mutex<Holders>,
+    child: OnceLock<Box<Self>>,
+}
+
+impl OfProcess {
+    const fn new() -> Self {
+        Self { process: AtomicU32::new(0), holders: Mutex::new(Vec::new()), child: OnceLock::new() }
+    }
+}
+
+/// Those of the first process.
+static HOLDERS: OfProcess = OfProcess::new();
+
+/// The holders of this process.
+fn holders() -> MutexGuard<'static, Holders> {
+    let process = std::process::id();
+    let mut of = &HOLDERS;
+    loop {
+        let known = of.process.compare_exchange(0, process, Ordering::AcqRel, Ordering::Acquire);
+        if known.is_ok() || known == Err(process) {
+            return of.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        }
+        of = of.child.get_or_init(|| Box::new(OfProcess::new()));
+    }
+}
 
 /// Registers `holder`, which has opened files. If too many are open now, those that were idle
 /// longest are closed.
 pub(crate) fn note(holder: Weak<dyn Holder>) {
-    let mut holders = HOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut holders = holders();
     holders.push(holder);
     let most = most();
     if holders.len() > most {
@@ -37,13 +68,14 @@ pub(crate) fn note(holder: Weak<dyn Holder>) {
 
 /// Close all files that are not in use, because the system refuses to open more.
 pub(crate) fn release() {
-    close(&mut HOLDERS.lock().unwrap_or_else(PoisonError::into_inner), 0);
+    close(&mut holders(), 0);
 }
 
 /// Close files until at most `left` holders have open ones; those in use stay.
-fn close(holders: &mut Vec<Weak<dyn Holder>>, left: usize) {
+fn close(holders: &mut Holders, left: usize) {
     let mut there: Vec<Arc<dyn Holder>> = holders.iter().filter_map(Weak::upgrade).collect();
-    there.sort_by_key(|holder| holder.last_used());
+    // They are used meanwhile: each is asked once.
+    there.sort_by_cached_key(|holder| holder.last_used());
     let mut surplus = there.len().saturating_sub(left);
     there.retain(|holder| {
         let is_closed = surplus > 0 && holder.close_if_idle();
@@ -81,6 +113,28 @@ fn open_files(limits: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Used all the time by others.
+    #[derive(Debug)]
+    struct Restless(AtomicU32);
+
+    impl Holder for Restless {
+        fn last_used(&self) -> u64 {
+            u64::from(self.0.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9))
+        }
+
+        fn close_if_idle(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn holders_may_be_used_while_they_are_compared() {
+        let there: Vec<Arc<dyn Holder>> = (0..300).map(|at| Arc::new(Restless(AtomicU32::new(at * at))) as _).collect();
+        let mut holders: Holders = there.iter().map(Arc::downgrade).collect();
+        close(&mut holders, 100);
+        assert_eq!(holders.len(), 100);
+    }
 
     #[test]
     fn the_limit_of_open_files_is_the_soft_one() {
