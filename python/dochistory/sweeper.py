@@ -164,7 +164,7 @@ class Sweeper:
         purged: dict[str, Any] = {}
         figures: dict[str, Any] = {}
         self._skipped = {}
-        there = history.triggers()
+        there = self._there(history)
         names = {*there, *self._triggers}
         for name in sorted(names):
             try:
@@ -188,6 +188,16 @@ class Sweeper:
                     self._warned.add(sentence)
                     log.warning("%s", sentence)
         return purged
+
+    def _there(self, history: dh.History) -> list[str]:
+        """The triggers of a history. Where the manifest of one is damaged, those that were ever used."""
+        try:
+            return history.triggers()
+        except dh.CorruptError:
+            if self.path is None or not (known := [*(self.path / "known").glob("triggers-*")]):
+                raise
+            with _files.storage(self.path):
+                return sorted(path.read_bytes().decode(errors="replace") for path in known)
 
     def _purge(self, history: dh.History, name: str, log: logging.Logger, purged: dict[str, Any]) -> None:
         try:

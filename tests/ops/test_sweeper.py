@@ -179,14 +179,15 @@ def test_a_trigger_that_is_locked_is_left_for_the_next_run(
     assert left(used) == [1, 1]
 
 
+@pytest.mark.parametrize("file", ["log", "manifest"])
 def test_a_damaged_trigger_keeps_no_other_from_being_purged(
-    used: dh.History, directory: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+    used: dh.History, directory: Path, clock: Clock, caplog: pytest.LogCaptureFixture, file: str
 ) -> None:
     used.begin(documents(["a"]), trigger("aged"), now=T0).complete()
     used.begin(documents(["a"]), trigger("later"), now=T0).complete()
     used.close()
-    for log in directory.glob("triggers/aged-*/log-*"):
-        log.write_bytes(b"rubbish" + log.read_bytes()[7:])
+    for damaged in directory.glob(f"triggers/aged-*/{file}-*"):
+        damaged.write_bytes(b"rubbish" + damaged.read_bytes()[7:])
     clock.go(3 * 3600)
     sweeper = dh.Sweeper(directory, now=clock)
     with caplog.at_level(logging.ERROR, "dochistory.sweeper"):
