@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import types
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
@@ -323,3 +324,19 @@ def test_how_far_a_transaction_came_is_told(history: dh.History) -> None:
     assert history.transaction("orders", "app") == (4, "released")
     with dh.open(history.path, read_only=True) as reader:
         assert reader.transaction("orders", "app") == (4, "released")
+
+
+def test_failed_maintenance_is_told_of_what_it_was_of(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with dh.open(directory, create=True) as history:
+        mapper = history.mapper("ids")
+        for number in range(13):
+            history.begin(documents([str(number)]), trigger())
+            history.pin(trigger())  # a segment each
+        next(directory.glob("triggers/*/turn")).with_name("upkeep").mkdir()  # the lock of maintenance
+        history.begin(documents(["last"]), trigger())
+        for number in range(200):
+            mapper.create([f"theirs-{number}"], ["ours"])
+            if caplog.messages:
+                break
+            time.sleep(0.02)
+    assert [text.partition(":")[0] for text in caplog.messages] == ["maintenance of trigger 'orders'"]

@@ -44,7 +44,7 @@ fn lower_priority(more: c_int) {
 #[cfg(not(target_os = "linux"))]
 fn lower_priority(_more: c_int) {}
 
-/// A trigger's name, and why its maintenance failed.
+/// What was maintained, and why that failed. The next call tells it, of whatever it is itself.
 pub(crate) type Failed = (String, String);
 
 /// A job that runs, if one does.
@@ -101,6 +101,10 @@ impl Job {
     }
 }
 
+fn of_trigger(name: &str) -> String {
+    format!("trigger '{name}'")
+}
+
 /// Put a full log into segments; and the next one, which that may have frozen: perhaps nobody
 /// writes any more.
 fn seal(history: &History, name: &str) -> dochistory_core::Result<()> {
@@ -117,11 +121,11 @@ impl Maintenance {
             let (history, name, renewing) = (history.clone(), name.to_owned(), self.renewing.clone());
             self.sealing.start("dochistory-sealing", SEALING_NICER, move || {
                 if let Err(failed) = seal(&history, &name) {
-                    return Some((name, failed.to_string()));
+                    return Some((of_trigger(&name), failed.to_string()));
                 }
                 renewing.start("dochistory-renewing", RENEWING_NICER, move || {
                     let failed = history.renew_young(&name).err()?;
-                    Some((name, failed.to_string()))
+                    Some((of_trigger(&name), failed.to_string()))
                 });
                 None
             });
@@ -134,30 +138,34 @@ impl Maintenance {
         failed
     }
 
-    /// [`Maintenance::start_for`] for a space of values.
-    pub(crate) fn start_for_values(&self, values: &ValueMap, name: &str) -> Option<Failed> {
+    /// [`Maintenance::start_for`] for a space of values; `what` says which.
+    pub(crate) fn start_for_values(&self, values: &ValueMap, what: &str) -> Option<Failed> {
         let failed = self.collect();
         if values.is_maintenance_due() {
             let values = values.clone();
-            self.run(name, move |hear| values.maintain(false, hear));
+            self.run(what.to_owned(), move |hear| values.maintain(false, hear));
         }
         failed
     }
 
     fn start(&self, history: &Arc<History>, name: &str) {
         let (history, of) = (history.clone(), name.to_owned());
-        self.run(name, move |hear| history.maintain(&of, false, hear));
+        self.run(of_trigger(name), move |hear| history.maintain(&of, false, hear));
     }
 
-    fn run(&self, name: &str, job: impl FnOnce(Progress<'_>) -> dochistory_core::Result<Maintained> + Send + 'static) {
-        let (name, stop) = (name.to_owned(), self.stop.clone());
+    fn run(
+        &self,
+        what: String,
+        job: impl FnOnce(Progress<'_>) -> dochistory_core::Result<Maintained> + Send + 'static,
+    ) {
+        let stop = self.stop.clone();
         self.maintaining.start("dochistory-maintenance", MAINTAINING_NICER, move || {
             let done = job(&mut |_, _| {
                 let is_over = stop.load(Ordering::Relaxed);
                 if is_over { Err(Error::State("the history is being closed".into())) } else { Ok(()) }
             });
             let error = done.err().filter(|_| !stop.load(Ordering::Relaxed))?;
-            Some((name, error.to_string()))
+            Some((what, error.to_string()))
         });
     }
 

@@ -383,8 +383,8 @@ pub(crate) fn start_due(handle: &Handle, history: &Arc<Engine>, rules: &Rules) -
 
 /// Log how maintenance failed, if it did.
 pub(crate) fn warn_of_maintenance(py: Python<'_>, failed: Option<Failed>) {
-    if let Some((name, error)) = failed {
-        warn(py, "maintenance of trigger %r: %s", (name.as_str(), error.as_str()));
+    if let Some((what, error)) = failed {
+        warn(py, "maintenance of %s: %s", (what.as_str(), error.as_str()));
     }
 }
 

@@ -60,11 +60,12 @@ impl StateRows for KeptUp {
         let done = self.rows.exchange(changes)?;
         // The requested change is done and durable. Failed maintenance is logged, and due again the
         // next time.
-        if let Some((name, error)) = self.handle.maintenance.start_for_values(&self.values, &self.name) {
+        let what = format!("delivery '{}'", self.name);
+        if let Some((what, error)) = self.handle.maintenance.start_for_values(&self.values, &what) {
             crate::calls::inside(|py| {
                 let logged = PyModule::import(py, "logging").and_then(|logging| {
                     let log = logging.call_method1("getLogger", ("dochistory",))?;
-                    log.call_method1("warning", ("maintenance of delivery %r: %s", name, error))
+                    log.call_method1("warning", ("maintenance of %s: %s", what, error))
                 });
                 drop(logged);
             });

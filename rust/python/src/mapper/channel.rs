@@ -353,12 +353,13 @@ impl MessageIdMapper {
             return;
         }
         let seen = crate::calls::outside(py, || {
-            self.handle.maintenance.start_for_values(self.mapper.values(), self.mapper.name())
+            let what = format!("mapper '{}'", self.mapper.name());
+            self.handle.maintenance.start_for_values(self.mapper.values(), &what)
         });
-        if let Some((name, error)) = seen {
+        if let Some((what, error)) = seen {
             let logged = py.import("logging").and_then(|logging| {
                 let log = logging.call_method1("getLogger", ("dochistory",))?;
-                log.call_method1("warning", ("maintenance of mapper %r: %s", name, error))
+                log.call_method1("warning", ("maintenance of %s: %s", what, error))
             });
             drop(logged);
         }
