@@ -3,6 +3,7 @@
 import datetime as dt
 import errno
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -100,9 +101,8 @@ def _into_directory(given: "_Given", target: Path) -> int:
         raise dh.ConfigError(f"[DH-CONFIG] {target}: this is inside the history: name a directory outside it")
     if not target.parent.is_dir():
         raise dh.ConfigError(f"[DH-CONFIG] {target.parent}: no such directory: create it first")
-    draft = target.with_name(f".{target.name}.draft-{os.getpid()}")
-    # What a backup left that was killed: in a container each may have the same process id.
-    shutil.rmtree(draft, ignore_errors=True)
+    # A name that no other backup has: process ids repeat, in containers and among threads.
+    draft = target.with_name(f".{target.name}.draft-{secrets.token_hex(6)}")
     try:
         size = _drafted(given, draft)
         with _files.storage(target):

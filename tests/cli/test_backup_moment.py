@@ -132,6 +132,21 @@ def test_the_later_of_two_backups_learns_that_its_place_is_taken(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.history", "orders.history"]
 
 
+def test_backups_of_one_process_share_no_draft(orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, drafted = tmp_path / "copy.history", _backup._drafted  # noqa: SLF001
+
+    def overtaken(*given: Any) -> int:
+        size = drafted(*given)
+        monkeypatch.setattr(_backup, "_drafted", drafted)
+        dh.backup(orders, target)
+        return size
+
+    monkeypatch.setattr(_backup, "_drafted", overtaken)
+    with pytest.raises(dh.ConfigError, match=r"copy\.history: exists already"):
+        dh.backup(orders, target)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.history", "orders.history"]
+
+
 FORKS_MEANWHILE = """
     import signal
     from dochistory import _moment
