@@ -178,6 +178,20 @@ impl Error {
         matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
     }
 
+    /// What the failure to name a file means that this process has just made: where the file is
+    /// gone, somebody else removed it, and nothing depends on it yet.
+    pub(crate) fn of_naming(self) -> Self {
+        match self {
+            Self::Io { operation: "link", path, source } if source.kind() == std::io::ErrorKind::NotFound => {
+                let reason = "somebody else removed a file that this process was about to name so, and nothing was \
+                              acknowledged: the directory was replaced or cleaned up under this handle, or locks on this \
+                              file system do not exclude each other; run `dochistory doctor`, and open the history again";
+                Self::Fenced { path, reason: reason.into() }
+            }
+            other => other,
+        }
+    }
+
     /// Whether this error means that a name is taken.
     pub(crate) fn is_there(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists)

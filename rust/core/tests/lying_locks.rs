@@ -8,12 +8,13 @@ mod harness;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::io::{File, FileId, Mapping};
 use dochistory_core::protocols::trigger::{Call, OnReplay};
+use dochistory_core::testing::lower_limits;
 use dochistory_core::testing::simulated::Simulated;
 use dochistory_core::{Error, Result};
 use harness::forwarding::{Changes, Forwarding};
@@ -77,6 +78,20 @@ impl File for LyingFile {
 
     fn unlock(&self) -> io::Result<()> {
         if self.0.is_lying() { Ok(()) } else { self.1.unlock() }
+    }
+}
+
+/// The machine's file system, on which somebody else removes a file just before it is named: the
+/// one whose turn it is, counted from when the field is set.
+#[derive(Clone, Debug, Default)]
+struct Removing(Arc<AtomicUsize>);
+
+impl Changes for Removing {
+    fn before_link(&self, from: &Path) {
+        let counted = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |turn| turn.checked_sub(1));
+        if counted == Ok(1) {
+            std::fs::remove_file(from).unwrap();
+        }
     }
 }
 
@@ -172,6 +187,35 @@ fn of_writers_that_no_lock_keeps_apart_no_two_get_an_id_as_new() {
         refused += seen.refused;
     }
     assert!(refused > 0, "the writers never met");
+}
+
+#[test]
+fn handle_goes_on_after_somebody_removed_what_it_was_about_to_name() {
+    lower_limits();
+    let ids = uuids(0..60);
+    for turn in 1.. {
+        let (directory, system) = (tempfile::tempdir().unwrap(), Removing::default());
+        let path = directory.path().join("h");
+        let history = History::open_on(Arc::new(Forwarding(system.clone())), &path, &creating()).unwrap();
+        for few in ids[..50].chunks(10) {
+            begin(&history, few).unwrap();
+            history.seal("orders").unwrap();
+        }
+        system.0.store(turn, Ordering::SeqCst);
+        let maintained = history.maintain("orders", true, &mut |_, _| Ok(()));
+        let is_over = system.0.swap(0, Ordering::SeqCst) > 0;
+        // Nothing depends on that file yet, so the handle stays good.
+        assert_eq!(begin(&history, &ids).unwrap(), ids[50..], "{maintained:?}");
+        history.maintain("orders", true, &mut |_, _| Ok(())).unwrap();
+        history.verify("orders", &mut |_, _| Ok(())).unwrap();
+        if is_over {
+            maintained.unwrap();
+            assert!(turn > 3, "maintenance names several files");
+            break;
+        }
+        // The file of a prepared manifest is written again.
+        assert!(matches!(maintained, Ok(_) | Err(Error::Fenced { .. })), "{maintained:?}");
+    }
 }
 
 #[test]

@@ -130,13 +130,18 @@ impl Writer<'_> {
             if self.space.mirror.is_some() {
                 // An earlier try may have made it. The old name stays for the next one.
                 env.system.remove_if_there(&to)?;
-                env.system.link_at(&from, &to)?;
+                self.name_own(env.system.link_at(&from, &to))?;
             } else {
-                env.system.link_at(&from, &to)?;
-                env.system.remove_at(&from)?;
+                self.name_own(env.system.link_at(&from, &to))?;
+                env.system.remove_if_there(&from)?;
             }
         }
         Ok(())
+    }
+
+    /// The result of naming a file that this writer made.
+    fn name_own<T>(&self, named: Result<T>) -> Result<T> {
+        named.map_err(|error| self.space.or_away(error.of_naming()))
     }
 
     fn seal_as(
@@ -284,7 +289,7 @@ impl Writer<'_> {
         self.space.env.system.sync_names(&self.space.directory)?;
         let path = FileKind::Manifest.path(&self.space.directory, manifest.number);
         self.check_alone()?;
-        if !publish(&*self.space.env.system, &path, &manifest.encode())? {
+        if !self.name_own(publish(&*self.space.env.system, &path, &manifest.encode()))? {
             self.held.lost();
             return Err(Error::not_alone(&path, "another writer published this while this one held the lock"));
         }

@@ -24,6 +24,8 @@ pub trait Changes: Debug + Send + Sync {
 
     fn before_create(&self, _path: &Path) {}
 
+    fn before_link(&self, _from: &Path) {}
+
     /// A file that was created or opened.
     fn file(&self, file: Arc<dyn File>) -> Arc<dyn File> {
         file
@@ -45,6 +47,7 @@ impl<C: Changes> FileSystem for Forwarding<C> {
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.before_link(from);
         Disk.link(from, to)
     }
 
