@@ -190,7 +190,7 @@ fn of_writers_that_no_lock_keeps_apart_no_two_get_an_id_as_new() {
 }
 
 #[test]
-fn handle_goes_on_after_somebody_removed_what_it_was_about_to_name() {
+fn handle_goes_on_after_somebody_removed_its_unnamed_file() {
     lower_limits();
     let ids = uuids(0..60);
     for turn in 1.. {
