@@ -195,6 +195,21 @@ def test_other_names_and_values_are_translated(history: dh.History) -> None:
     assert known(history, ORDERS) == {"a": ("completed", T0), "b": ("processing", T0)}
 
 
+@pytest.mark.parametrize("values", [[1, 0], [True, False], [1.5, 0.5]])
+def test_statuses_may_be_numbers(history: dh.History, values: list[float]) -> None:
+    done, begun = values
+    rows = migration.rows_of(pa.table({"uuid": ["a", "b"], "status": values}))
+    migration.import_history(history, rows, ORDERS, statuses={done: "completed", begun: "processing"}, now=T0)
+    assert known(history, ORDERS) == {"a": ("completed", T0), "b": ("processing", T0)}
+
+
+def test_a_status_that_means_neither_is_refused(history: dh.History) -> None:
+    rows = migration.rows_of(pa.table({"uuid": ["a"], "status": ["P"]}))
+    with pytest.raises(dh.SchemaError, match="statuses says that 'P' means 'done'; it must be completed or processing"):
+        migration.import_history(history, rows, ORDERS, statuses={"P": "done"})
+    assert known(history, ORDERS) == {}
+
+
 @pytest.mark.parametrize(
     ("table", "kind", "said"),
     [

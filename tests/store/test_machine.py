@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -104,8 +105,11 @@ def maintain(path: Path) -> None:
     other = path.parent / "other"
     with other.open("wb") as file:
         file.write(bytes(free_bytes(path.parent) - 200_000))
-    with dh.open(path) as history, pytest.raises(dh.StorageError, match="No space left"):
-        history.maintain(all=True)
+    with dh.open(path) as history:
+        with pytest.raises(dh.StorageError, match="No space left"):
+            history.maintain(all=True)
+        # Nothing depends on what was not written, so the handle goes on.
+        assert statuses(history.begin(documents(fresh_ids(10)), trigger()).verdicts) == ["NEW"] * 10
 
 
 @pytest.mark.parametrize("fill", [begin_and_load, maintain])
@@ -125,6 +129,24 @@ def test_what_found_no_room_takes_none(small_disk: Path, fill: Callable[[Path], 
             *["NEW"] * 2_000,
         ]
         history.verify()
+
+
+def test_background_that_finds_no_room_stops_nothing(small_disk: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nor is it tried again with each call: each try writes as much as there is room for."""
+    if not small_disk.is_dir():
+        pytest.skip("no file system can be mounted")
+    path, calls = small_disk / "full.history", 40
+    with dh.open(path, create=True, auto_maintain=False) as history:
+        for _ in range(14):
+            history.begin(documents(f"{one} " + "x" * 59 for one in fresh_ids(500)), trigger())
+            history.pin(trigger())  # a segment each
+    (small_disk / "other").write_bytes(bytes(free_bytes(small_disk) - 150_000))
+    with dh.open(path) as history:
+        for _ in range(calls):
+            assert statuses(history.begin(documents(fresh_ids(10)), trigger()).verdicts) == ["NEW"] * 10
+            time.sleep(0.02)
+    warned = [text for text in caplog.messages if text.startswith("maintenance of trigger 'orders': [DH-IO]")]
+    assert 0 < len(warned) < calls / 4
 
 
 READ = """

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,13 +29,18 @@ class Shape:
     """The columns and words of an old history."""
 
     columns: Mapping[str, str]
-    statuses: Mapping[str, str]
+    statuses: Mapping[Any, str]
     time_unit: TimeUnit
     trigger: str | None
 
     def __post_init__(self) -> None:
         if unknown := [role for role in self.columns if role not in _ROLES]:
             raise dh.SchemaError(f"[DH-SCHEMA] columns names {unknown[0]!r}; an import looks at {', '.join(_ROLES)}")
+        for value, means in self.statuses.items():
+            if means not in _OURS:
+                raise dh.SchemaError(
+                    f"[DH-SCHEMA] statuses says that {value!r} means {means!r}; it must be {' or '.join(_OURS)}"
+                )
 
     def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with columns `trigger`, `uuid`, `status`, `started_at` (null where nothing says it).
@@ -81,7 +86,8 @@ class Shape:
         if found is None:
             return pa.array(["completed"] * batch.num_rows, pa.string())
         texts = found.cast(pa.string())
-        known = {**{text: text for text in _OURS}, **{text.upper(): text for text in _OURS}, **self.statuses}
+        ours = {**{text: text for text in _OURS}, **{text.upper(): text for text in _OURS}}
+        known = ours | {_as_text(value): means for value, means in self.statuses.items()}
         place = pc.index_in(texts, value_set=pa.array(list(known), pa.string()))
         if place.null_count:
             row = pc.index(place.is_null(), True).as_py()
@@ -116,6 +122,11 @@ class Shape:
         """What databases call a number: `extract(epoch from …)` gives decimals, and `time.time()` a float."""
         factor = {"s": 1_000_000, "ms": 1_000, "us": 1}[self.time_unit]
         return pc.round(pc.multiply(numbers.cast(pa.float64()), float(factor))).cast(pa.int64())
+
+
+def _as_text(value: object) -> str:
+    """As Arrow writes a value of a column: databases call a status by a number, too."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _missing(name: str, role: str, batch: pa.RecordBatch) -> dh.SchemaError:

@@ -6,6 +6,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,7 +42,7 @@ def import_history(
     triggers: dh.Trigger | Mapping[str, dh.Trigger] | Callable[[str], dh.Trigger],
     *,
     columns: Mapping[str, str] | None = None,
-    statuses: Mapping[str, str] | None = None,
+    statuses: Mapping[Any, str] | None = None,
     time_unit: TimeUnit = "ms",
     sample: int = 10_000,
     seed: int | None = None,
@@ -66,7 +67,8 @@ def import_history(
         triggers: the only trigger, or the triggers by the names in the rows, or a function that
             answers the trigger of such a name. They may be called otherwise here.
         columns: other names of those columns, role -> name.
-        statuses: the meaning of other values of `status`: `{"P": "processing", "C": "completed"}`.
+        statuses: the meaning of other values of `status`, texts or numbers:
+            `{"P": "processing", "C": "completed"}`.
         time_unit: the unit of numbers in `time`, which count since 1970.
         sample: the number of ids of the source to compare, chosen at random; a tenth of that number
             of unused ids is compared too. 0 for none.
@@ -104,7 +106,7 @@ def first_rows(
     trigger: str | None = None,
     *,
     columns: Mapping[str, str] | None = None,
-    statuses: Mapping[str, str] | None = None,
+    statuses: Mapping[Any, str] | None = None,
     time_unit: TimeUnit = "ms",
 ) -> pa.RecordBatch:
     """The first batch of rows as `import_history` would read it: a look before anything is made for them.

@@ -3,6 +3,7 @@
 //! filter in memory after that, and one that compacts and builds filters. Closing the history stops
 //! them, which does no harm: finished steps stay, and the rest comes next time.
 
+use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +21,10 @@ const LONGEST_OVERDUE_WAIT: Duration = Duration::from_millis(150);
 /// Maximum time that closing waits for it.
 const CLOSING_WAIT: Duration = Duration::from_millis(150);
 const BETWEEN_LOOKS: Duration = Duration::from_micros(250);
+
+/// How long maintenance that failed is not tried again: at first, and when it goes on failing.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// How much lower the priority of these threads is, as `nice` has it: callers come first where
 /// cores are few, and then a full log, for which callers wait soonest.
@@ -49,7 +54,34 @@ pub(crate) type Failed = (String, String);
 
 /// A job that runs, if one does.
 #[derive(Default)]
-struct Job(Mutex<Option<JoinHandle<Option<Failed>>>>);
+struct Job {
+    running: Mutex<Option<JoinHandle<Option<Failed>>>>,
+    pauses: Arc<Pauses>,
+}
+
+/// Until when what failed is not tried again, and the length of that pause. On a full disk each try
+/// writes as much as there is room for.
+#[derive(Default)]
+struct Pauses(Mutex<HashMap<String, (Instant, Duration)>>);
+
+impl Pauses {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, (Instant, Duration)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_paused(&self, what: &str) -> bool {
+        self.lock().get(what).is_some_and(|(until, _)| Instant::now() < *until)
+    }
+
+    fn note(&self, what: &str, has_failed: bool) {
+        let mut pauses = self.lock();
+        let before = pauses.remove(what);
+        if has_failed {
+            let pause = before.map_or(FIRST_PAUSE, |(_, pause)| (pause * 2).min(LONGEST_PAUSE));
+            pauses.insert(what.to_owned(), (Instant::now() + pause, pause));
+        }
+    }
+}
 
 #[derive(Default)]
 pub(crate) struct Maintenance {
@@ -62,17 +94,26 @@ pub(crate) struct Maintenance {
 
 impl Job {
     fn lock(&self) -> MutexGuard<'_, Option<JoinHandle<Option<Failed>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Start `work`, unless the job runs already. If no thread can be started, it comes later.
-    fn start(&self, name: &str, nicer: c_int, work: impl FnOnce() -> Option<Failed> + Send + 'static) {
+    /// Start `work` for `what`, unless the job runs already, or this has failed a moment ago. If no
+    /// thread can be started, it comes later.
+    fn start(
+        &self,
+        (name, nicer): (&str, c_int),
+        what: String,
+        work: impl FnOnce() -> dochistory_core::Result<()> + Send + 'static,
+    ) {
         let mut running = self.lock();
-        if running.is_none() {
+        if running.is_none() && !self.pauses.is_paused(&what) {
+            let pauses = self.pauses.clone();
             let work = move || {
                 background::enter();
                 lower_priority(nicer);
-                work()
+                let failed = work().err();
+                pauses.note(&what, failed.is_some());
+                failed.map(|error| (what, error.to_string()))
             };
             *running = std::thread::Builder::new().name(name.into()).spawn(work).ok();
         }
@@ -119,15 +160,11 @@ impl Maintenance {
         let failed = self.collect();
         if history.is_seal_due(name) {
             let (history, name, renewing) = (history.clone(), name.to_owned(), self.renewing.clone());
-            self.sealing.start("dochistory-sealing", SEALING_NICER, move || {
-                if let Err(failed) = seal(&history, &name) {
-                    return Some((of_trigger(&name), failed.to_string()));
-                }
-                renewing.start("dochistory-renewing", RENEWING_NICER, move || {
-                    let failed = history.renew_young(&name).err()?;
-                    Some((of_trigger(&name), failed.to_string()))
-                });
-                None
+            self.sealing.start(("dochistory-sealing", SEALING_NICER), of_trigger(&name), move || {
+                seal(&history, &name)?;
+                let renewal = ("dochistory-renewing", RENEWING_NICER);
+                renewing.start(renewal, of_trigger(&name), move || history.renew_young(&name));
+                Ok(())
             });
         }
         if history.is_maintenance_due(name) {
@@ -159,13 +196,12 @@ impl Maintenance {
         job: impl FnOnce(Progress<'_>) -> dochistory_core::Result<Maintained> + Send + 'static,
     ) {
         let stop = self.stop.clone();
-        self.maintaining.start("dochistory-maintenance", MAINTAINING_NICER, move || {
+        self.maintaining.start(("dochistory-maintenance", MAINTAINING_NICER), what, move || {
             let done = job(&mut |_, _| {
                 let is_over = stop.load(Ordering::Relaxed);
                 if is_over { Err(Error::State("the history is being closed".into())) } else { Ok(()) }
             });
-            let error = done.err().filter(|_| !stop.load(Ordering::Relaxed))?;
-            Some((what, error.to_string()))
+            if stop.load(Ordering::Relaxed) { Ok(()) } else { done.map(drop) }
         });
     }
 

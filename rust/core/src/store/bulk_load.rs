@@ -97,7 +97,7 @@ impl KeySpace {
         };
         self.collect_parts(&held)?;
         let (first, claim) = self.reserve_for_load(settled.len() as u64)?;
-        let written = self.write_parts(first, claim, &mut settled).inspect_err(|error| self.note(error))?;
+        let written = self.write_parts(first, claim, &mut settled)?;
         let adopted: Vec<_> = written.iter().map(|entry| (FileKind::LoadPart, FileKind::Segment, entry.id)).collect();
         self.store_early(&adopted)?;
         self.write_again(SpaceSettings::STORED, |writer| {

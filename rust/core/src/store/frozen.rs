@@ -255,7 +255,7 @@ impl KeySpace {
             return Ok(());
         };
         let log = frozen.log;
-        let written = self.write_frozen(&frozen, width).inspect_err(|error| self.note(error))?;
+        let written = self.write_frozen(&frozen, width)?;
         // Its buffers are used again once nobody holds it.
         drop(frozen);
         let change = |manifest: &mut Manifest| {

@@ -63,7 +63,7 @@ impl KeySpace {
         let tries = if self.mirror.is_some() { 0 } else { TRIES };
         for _ in 0..tries {
             // Names that the manifest will name are durable before it is there.
-            self.env.system.sync_names(&self.directory)?;
+            self.env.system.sync_names(&self.directory).inspect_err(|error| self.note(error))?;
             let Some(manifest) = self.read(|view| Ok(view.map(View::same_log_successor)))? else { return Ok(false) };
             let Some(manifest) = change.apply(manifest) else { return Ok(false) };
             let path = FileKind::Manifest.path(&self.directory, manifest.number);

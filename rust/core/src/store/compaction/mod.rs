@@ -79,9 +79,9 @@ impl KeySpace {
         // One maintenance at a time; a second one has nothing to do, unless it is to do all.
         let lock = Lock::open(&*self.env.system, &self.directory.join(MAINTENANCE_LOCK))?;
         let Some(_guard) = lock.take(patience(all), || {})? else { return Ok(done) };
+        // Nothing depends on a file that could not be written: the handle stays good. Where another
+        // maintenance works beside this one, the files may be its own.
         self.run_maintenance(all, progress, &mut done).inspect_err(|error| {
-            self.note(error);
-            // Where another maintenance works beside this one, the files may be its own.
             if !matches!(error, crate::Error::Fenced { .. }) {
                 drop(self.collect_failed());
             }
