@@ -28,6 +28,7 @@ from typing import Any, Self
 
 import dochistory as dh
 from dochistory import _checks, _durations, _files, _results
+from dochistory._damage import is_damage, triggers_ever_used
 from dochistory._place import Place
 
 __all__ = ["LOGGER", "Sweeper", "next_purge", "warnings_about"]
@@ -164,7 +165,7 @@ class Sweeper:
         purged: dict[str, Any] = {}
         figures: dict[str, Any] = {}
         self._skipped = {}
-        there = self._there(history)
+        there = triggers_ever_used(history, self.path)
         names = {*there, *self._triggers}
         for name in sorted(names):
             try:
@@ -175,7 +176,7 @@ class Sweeper:
                 if self.path is None:
                     self._maintain(history, name, log)
             except dh.DocHistoryError as error:
-                if not _is_damage(error):
+                if not is_damage(error):
                     raise
                 self._skipped[name] = str(error)
                 log.error("%s: not purged: %s", name, error)  # noqa: TRY400 - as below
@@ -188,16 +189,6 @@ class Sweeper:
                     self._warned.add(sentence)
                     log.warning("%s", sentence)
         return purged
-
-    def _there(self, history: dh.History) -> list[str]:
-        """The triggers of a history. Where the manifest of one is damaged, those that were ever used."""
-        try:
-            return history.triggers()
-        except dh.CorruptError:
-            if self.path is None or not (known := [*(self.path / "known").glob("triggers-*")]):
-                raise
-            with _files.storage(self.path):
-                return sorted(path.read_bytes().decode(errors="replace") for path in known)
 
     def _purge(self, history: dh.History, name: str, log: logging.Logger, purged: dict[str, Any]) -> None:
         try:
@@ -240,7 +231,7 @@ class Sweeper:
             try:
                 gone = history.mapper(channel).purge(now=self._now())
             except dh.DocHistoryError as error:
-                if not isinstance(error, dh.LockedError | dh.ConfigError) and not _is_damage(error):
+                if not isinstance(error, dh.LockedError | dh.ConfigError) and not is_damage(error):
                     raise
                 log.warning("%s: left for the next run: %s", channel, error)
                 continue
@@ -328,11 +319,6 @@ class Sweeper:
 
     def __repr__(self) -> str:
         return f"<Sweeper of {self._at.name!r}, every {self._every}, next at {self._next:%Y-%m-%d %H:%M:%S}>"
-
-
-def _is_damage(error: dh.DocHistoryError) -> bool:
-    """Whether a trigger is damaged, which must not keep the others from being purged."""
-    return isinstance(error, dh.CorruptError) or str(error).startswith("[DH-MISSING]")
 
 
 def warnings_about(

@@ -1,6 +1,7 @@
 """`dochistory stats`, `pins`, `purge`, `maintain`, `verify`, `backup` and `doctor`."""
 
 import datetime as dt
+import json
 import sys
 import threading
 from pathlib import Path
@@ -143,6 +144,21 @@ def test_a_history_of_segments_and_pins_is_backed_up(run: Run, tmp_path: Path) -
     with dh.open(tmp_path / "copy.history") as copy:
         assert len(entries(copy, trigger())) == 100_001
         assert status_of(copy, ["id-77", "another"]) == ["DUPLICATE", "IN_DOUBT"]
+
+
+@pytest.mark.parametrize("file", ["manifest", "log"])
+def test_a_damaged_trigger_keeps_no_other_from_being_purged(run: Run, orders: Path, file: str) -> None:
+    with dh.open(orders) as history:
+        history.begin(documents(["a"]), trigger("aged")).complete()
+    for damaged in orders.glob(f"triggers/aged-*/{file}-*"):
+        damaged.write_bytes(b"rubbish" + damaged.read_bytes()[7:])
+    ran = run("purge", "--history", orders, "--now", LATER, "--force", "--json")
+    purged = json.loads(ran.out)
+    assert purged["triggers"]["orders"]["entries"] > 0
+    assert purged["damaged"]["aged"].startswith("[DH-CORRUPT]")
+    assert (ran.status, json.loads(ran.err)["error"]["code"]) == (1, "DH-CORRUPT")
+    ran = run("purge", "--history", orders)
+    assert (ran.status, "aged: not purged: [DH-CORRUPT]" in ran.err) == (1, True)
 
 
 def test_a_damaged_history_has_no_backup(run: Run, orders: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import datetime as dt
 from typing import Any
 
 import dochistory as dh
+from dochistory._damage import is_damage, triggers_ever_used
 from dochistory.cli import show
 from dochistory.cli.context import Add, Context, duration, moment, trigger_option, yes_option
 from dochistory.cli.failures import CommandError, Exit
@@ -135,21 +136,42 @@ def purge(context: Context) -> Exit:
     options = context.options
     now = options.now or dt.datetime.now(dt.UTC)
     purged: dict[str, Any] = {}
+    damaged: dict[str, dh.DocHistoryError] = {}
     with context.open(read_only=options.dry_run) as history:
-        for name in context.named(history):
-            purged.update(history.purge(context.described(name), now=now, dry_run=options.dry_run, force=options.force))
+        path = None if isinstance(context.place, str) else context.place
+        for name in context.chosen(triggers_ever_used(history, path)):
+            try:
+                gone = history.purge(context.described(name), now=now, dry_run=options.dry_run, force=options.force)
+            except dh.DocHistoryError as error:
+                if not is_damage(error) or options.trigger:
+                    raise
+                damaged[name] = error
+                continue
+            purged.update(gone)
+    _show_purged(context, now, purged, damaged)
+    if damaged:
+        raise next(iter(damaged.values()))
+    return Exit.DONE
+
+
+def _show_purged(
+    context: Context, now: dt.datetime, purged: dict[str, Any], damaged: dict[str, dh.DocHistoryError]
+) -> None:
+    is_dry = context.options.dry_run
     if context.json:
-        print(show.as_json({"dry_run": options.dry_run, "now": now, "triggers": purged}))
-        return Exit.DONE
-    title = "what would go" if options.dry_run else "what went"
+        told = {name: str(error) for name, error in damaged.items()}
+        print(show.as_json({"dry_run": is_dry, "now": now, "triggers": purged, "damaged": told}))
+        return
+    for name, error in damaged.items():
+        context.warn(f"{name}: not purged: {error}")
+    title = "what would go" if is_dry else "what went"
     rows = [
         [name, one["entries"], one["log_entries"], one["segments"], show.size(one["bytes"])]
         for name, one in purged.items()
     ]
     show.table(title, ["trigger", "entries", "in the log", "files", "size of files"], rows)
     if any(one["log_entries"] for one in purged.values()):
-        print(f"entries in the log {'would go' if options.dry_run else 'went'} without a file of their own")
-    return Exit.DONE
+        print(f"entries in the log {'would go' if is_dry else 'went'} without a file of their own")
 
 
 def change(context: Context) -> Exit:
