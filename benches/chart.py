@@ -1,7 +1,7 @@
 """The charts: `python -m benches.chart` draws out/bench.json, `… lived` what out/lived.json has."""
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 
 from benches.table import JOBS, OWN, Job, figures
 
+_MEASURED_BY = {"bench": "runner", "lived": "lived"}
 SHOWN = ("classify", "classify_small", "begin_complete")
 OWN_COLOUR, PEER_COLOUR = "#2b6cb0", "#a0aec0"
 
@@ -87,10 +88,14 @@ def _rates(panel: Any, own: dict[str, float], peers: dict[str, Any]) -> None:
 
 def main() -> None:
     """Draw the last run."""
-    if sys.argv[1:] == ["lived"]:
-        draw_lives(json.loads(Path("out/lived.json").read_text()), Path("docs/images/lived.png"))
-        return
-    draw(json.loads(Path("out/bench.json").read_text()), Path("docs/images/benchmark.png"))
+    parser = argparse.ArgumentParser(prog="python -m benches.chart", description=main.__doc__)
+    parser.add_argument("run", nargs="?", choices=["bench", "lived"], default="bench", help="which one (bench)")
+    run = parser.parse_args().run
+    source = Path(f"out/{run}.json")
+    if not source.is_file():
+        parser.error(f"there is no {source}: measure first (python -m benches.{_MEASURED_BY[run]})")
+    paint, picture = {"bench": (draw, "benchmark"), "lived": (draw_lives, "lived")}[run]
+    paint(json.loads(source.read_text()), Path(f"docs/images/{picture}.png"))
 
 
 if __name__ == "__main__":
