@@ -178,6 +178,34 @@ def test_old_gates_are_believed_and_damaged_ones_are_not(history: dh.History, op
         assert len(states(later)) == 8
 
 
+@pytest.mark.usefixtures("short_blocks", "history")
+def test_an_old_gate_is_no_other_logs_than_a_later_one(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for gate in files(client, "gate"):
+        client.put(gate, b"open")
+    log, other = chain.Chain(client), chain.Chain(client)
+    newest = log.newest()
+    assert newest is not None
+    while newest.number % 2:
+        newest = log.publish(newest)
+    number, is_genuine = newest.number, log._is_genuine  # noqa: SLF001
+
+    def overtaken(asked: int) -> bool:
+        # The next manifest is there, which another thread reads, and on which another process builds.
+        if client.get(f"audit/{chain.manifest_name(number + 1)}") is not None:
+            monkeypatch.undo()
+            monkeypatch.setattr(chain, "_BLOCK", 2)
+            found = log.newest()
+            assert found is not None
+            other.publish(found)
+        return is_genuine(asked)
+
+    monkeypatch.setattr(log, "_is_genuine", overtaken)
+    assert log.publish(newest).number == number + 1
+    last = chain.Chain(client).newest()
+    assert last is not None
+    assert last.number == number + 2
+
+
 def test_requests_of_an_audit_log_are_counted(opened: Open, s3: Server, proxy: FaultProxy) -> None:
     with opened(create=True) as made:
         made.begin(documents(["a", "b"]), trigger()).complete(rows=[])

@@ -182,7 +182,8 @@ class Chain:
         """Refuse a gate that is not of the log that this process knows."""
         with self._mutex:
             seen = self._seen
-            if seen and mark != seen[1] and (block == seen[0] or seen[1]):
+            # The gates of earlier builds have none, also where later ones of the same log have.
+            if seen and mark != seen[1] and (block == seen[0] or (seen[1] and mark)):
                 raise self._replaced(name)
             if seen is None or block > seen[0]:
                 self._seen = block, mark
