@@ -1,6 +1,7 @@
 """What each process needs of its own: a forked child has neither its parent's threads nor who lets go of its locks."""
 
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -8,8 +9,12 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-_LOCKS = ("turn", "upkeep", "seal", "load", "take-", "lock", "resubmission-")
-"""How the names of the files begin that a process locks in a history."""
+_DESCRIPTORS = "/proc/self/fd"
+_LOCK = re.compile(
+    r"(.*)/(?:(?:triggers|mappers|delivery)/[^/]+/(?:turn|upkeep|seal|load|take-\d+)"
+    r"|audit/(?:lock|resubmission-[0-9a-f]+\.lock)|statistics/lock)"
+)
+"""The files that a process locks in a history: those of key spaces, of the audit log and of the statistics."""
 
 
 class PerProcess(Generic[T]):
@@ -37,15 +42,11 @@ def leave_locks() -> None:
     The descriptors stay, and lead nowhere, so that objects of the parent may close theirs.
     """
     with suppress(OSError):  # without /proc, they are shared
-        for opened in Path("/proc/self/fd").iterdir():
+        # Texts, not paths: a process may have thousands of files, and a fork waits for this.
+        for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208
             with suppress(OSError):  # it was that of the list
-                path = opened.readlink()
-                if path.name.startswith(_LOCKS) and _is_of_history(path):
+                match = _LOCK.fullmatch(os.readlink(f"{_DESCRIPTORS}/{name}"))  # noqa: PTH115
+                if match and Path(match[1], "HISTORY").is_file():
                     nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-                    os.dup2(nowhere, int(opened.name), inheritable=False)
+                    os.dup2(nowhere, int(name), inheritable=False)
                     os.close(nowhere)
-
-
-def _is_of_history(path: Path) -> bool:
-    """Whether this is a file of a history's audit log or statistics, or of one of its key spaces."""
-    return any((above / "HISTORY").is_file() for above in path.parents[1:3])

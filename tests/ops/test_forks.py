@@ -89,6 +89,25 @@ def test_a_child_keeps_no_lock_of_a_parent_that_was_killed(directory: Path) -> N
         os.kill(int(said), signal.SIGKILL)
 
 
+OWN_FILE = """
+    import pathlib
+    home = pathlib.Path(sys.argv[1])
+    (home / "data").mkdir(parents=True)
+    (home / "HISTORY").write_text("1.0: the first release")  # the changelog of a program
+    (home / "data" / "load-2026.csv").write_text("rows")
+    opened = (home / "data" / "load-2026.csv").open()
+    child = os.fork()
+    if child == 0:
+        print(opened.read(), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def test_a_child_keeps_the_files_of_the_program(tmp_path: Path) -> None:
+    assert run(OWN_FILE, tmp_path / "program") == ["rows"]
+
+
 UNIT = """
     import pyarrow as pa
     def message(ours):
