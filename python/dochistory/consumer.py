@@ -417,7 +417,7 @@ class Consumer:
         """Warn if the statistics cannot be written: their disk may be unavailable, which is no reason to stop."""
         try:
             yield
-        except dh.StorageError as error:
+        except (dh.StorageError, dh.DescriptorsError) as error:
             if not self._counts_fail:
                 text = "%s: a batch is missing in the statistics, and so are others until this ends: %s"
                 logging.getLogger(LOGGER).warning(text, self.trigger.name, error)

@@ -336,7 +336,7 @@ class Statistics:
             finally:
                 os.close(file)
         if size > _COMPACT_BYTES:
-            with suppress(dh.StorageError):  # it is counted; a later count tries again
+            with suppress(dh.StorageError, dh.DescriptorsError):  # it is counted; a later count tries again
                 self._compact()
 
     def _compact(self) -> None:

@@ -58,6 +58,17 @@ def test_released_document_is_new_again(consumer: dh.Consumer, error: Exception)
     assert rule_of(consumer, "a") == ["R8"]
 
 
+def test_a_batch_whose_count_finds_no_descriptor_is_begun(
+    consumer: dh.Consumer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def exhausted(*_: object) -> None:
+        raise dh.DescriptorsError("[DH-DESCRIPTORS] none")
+
+    monkeypatch.setattr(dh.Statistics, "add_counts", exhausted)
+    assert statuses(consumer.begin(documents(["a"])).verdicts) == ["NEW"]
+    assert "a batch is missing in the statistics" in caplog.text
+
+
 def test_interrupt_releases_nothing(consumer: dh.Consumer) -> None:
     with pytest.raises(KeyboardInterrupt), consumer.one("a", on_error="release"):
         raise KeyboardInterrupt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import errno
+import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -368,12 +369,15 @@ def test_a_process_forked_meanwhile_keeps_nobody_from_counting(directory: Path) 
 
 
 @in_directory
-def test_a_batch_is_counted_though_its_file_finds_no_room(history: dh.History, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+def test_a_batch_is_counted_though_its_file_finds_no_room(
+    history: dh.History, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     counted = dh.Statistics(history)
-    full = OSError(errno.ENOSPC, "No space left on device")
+    refused = OSError(number, os.strerror(number))
     monkeypatch.setattr(statistics, "_COMPACT_BYTES", 0)
     with monkeypatch.context() as disk:
-        disk.setattr("dochistory._files.sync", lambda *_: (_ for _ in ()).throw(full))
+        disk.setattr("dochistory._files.sync", lambda *_: (_ for _ in ()).throw(refused))
         counted.add_counts([("NEW", "PROCESS", "R8", 2)], "orders")
     assert counted.counts()["count"].to_pylist() == [2]
     assert sorted(path.name for path in (counted.path / "statistics").iterdir()) == ["lock", "verdicts.jsonl"]
