@@ -72,6 +72,14 @@ def test_triggers_may_be_called_otherwise_here(history: dh.History) -> None:
     assert history.triggers() == ["shop.invoices", "shop.orders"]
 
 
+def test_several_triggers_there_may_be_one_here(history: dh.History) -> None:
+    states = ["processing", "completed", "processing"]
+    old = pa.table({"trigger": ["eu", "us", "us"], "uuid": ["a", "a", "b"], "status": states})
+    for loaded in ({"eu": 1, "us": 2}, {"eu": 0, "us": 0}):
+        done = migration.import_history(history, migration.rows_of(old), {"eu": ORDERS, "us": ORDERS})
+        assert (done.loaded, done.differences.to_pylist()) == (loaded, [])
+
+
 def test_importing_again_without_times_renews_nothing(history: dh.History) -> None:
     old = pa.table({"uuid": ["a", "b", "a"], "status": ["completed", "processing", "processing"]})
     loaded, found = [], []

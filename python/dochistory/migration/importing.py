@@ -159,8 +159,8 @@ class _Waiting:
             self.load()
 
     def name_of(self, name: str) -> str:
-        """What the trigger of rows that name `name` is called here."""
-        return self._known[name].name
+        """What the trigger of rows that name `name` is called here; of rows that came since, nobody knows."""
+        return self._known[name].name if name in self._known else name
 
     def _trigger(self, name: str | None, before: int) -> dh.Trigger:
         if name is None:
@@ -252,11 +252,12 @@ def _compare(
     keys = chosen.keys()
     if not keys:
         return 0, _DIFFERENCES.empty_table()
-    there = _known_there(source, shape, keys)
+    there = _known_there(source, shape, keys, name_of)
     found = []
     for name, asked in keys.items():
-        here = history.classify(pa.table({"uuid": asked}), _presence(history, name_of(name)))["status"].to_pylist()
-        said = [_ANSWERS[there.get((name, key))] for key in asked]
+        ours = name_of(name)
+        here = history.classify(pa.table({"uuid": asked}), _presence(history, ours))["status"].to_pylist()
+        said = [_ANSWERS[there.get((ours, key))] for key in asked]
         rows = zip(asked, said, here, strict=True)
         found += [(name, key, one, other) for key, one, other in rows if one != other]
     columns = list(zip(*found, strict=True)) or [()] * len(_DIFFERENCES)
@@ -264,14 +265,17 @@ def _compare(
     return sum(map(len, keys.values())), pa.Table.from_arrays(arrays, schema=_DIFFERENCES)
 
 
-def _known_there(source: Source, shape: Shape, keys: dict[str, list[str]]) -> dict[tuple[str, str], str]:
+def _known_there(
+    source: Source, shape: Shape, keys: dict[str, list[str]], name_of: Callable[[str], str]
+) -> dict[tuple[str, str], str]:
+    """What the source says of ids, by the names that triggers have here: several there may be one here."""
     wanted = pa.array(sorted({key for some in keys.values() for key in some}), pa.string())
     found: dict[tuple[str, str], str] = {}
     for batch in source():
         plain = shape.plain(batch)
         rows = plain.filter(pc.is_in(plain["uuid"], value_set=wanted)).to_pylist()
         for row in rows:
-            place = (row["trigger"], row["uuid"])
+            place = (name_of(row["trigger"]), row["uuid"])
             if found.get(place) != "completed":
                 found[place] = row["status"]
     return found
