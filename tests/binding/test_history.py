@@ -231,7 +231,8 @@ def test_a_lock_timeout_may_be_text_a_timedelta_or_seconds(directory: Path, time
 
 
 def test_a_history_is_not_made_in_a_directory_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(dh.OpenError, match=r"\[DH-OPEN\].*there is no directory .*mistyped to make a history in"):
+    said = r"\[DH-OPEN\].*there is no directory .*mistyped to make a history in: mount its disk"
+    with pytest.raises(dh.OpenError, match=said):
         dh.open(tmp_path / "mistyped" / "orders.history", create=True)
     assert not list(tmp_path.iterdir())
 

@@ -296,7 +296,10 @@ pub(crate) fn pin_of<'a>(snapshot: &'a str, name: &str) -> Result<&'a str> {
 fn without_parent(error: Error, path: &Path) -> Error {
     match path.parent() {
         Some(parent) if error.is_missing() => {
-            let reason = format!("there is no directory {} to make a history in: make it first", parent.display());
+            let reason = format!(
+                "there is no directory {} to make a history in: mount its disk, correct the path, or make it",
+                parent.display()
+            );
             Error::Open { path: path.to_path_buf(), reason }
         }
         _ => error,
