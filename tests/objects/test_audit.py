@@ -22,7 +22,7 @@ import pytest
 
 import dochistory as dh
 from dochistory import objects
-from dochistory.audit import AuditLog, bucket, chain
+from dochistory.audit import AuditLog, bucket, chain, manifest
 from tests.bucket_fixtures import identity, store
 from tests.objects.conftest import Open
 from tests.servers.fault_proxy import Choose, Fault, FaultProxy, Request
@@ -176,6 +176,30 @@ def test_old_gates_are_believed_and_damaged_ones_are_not(history: dh.History, op
             later.audit.list()
         client.put(newest, content)
         assert len(states(later)) == 8
+
+
+@pytest.mark.usefixtures("history")
+def test_what_a_handle_could_not_prove_is_no_gap_in_another_log(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = chain.Chain(client)
+    known = old.newest()
+    assert known is not None
+    for name in (*files(client, ""), chain.KNOWN):
+        client.delete(name)
+    new = chain.Chain(client).publish(manifest.Manifest("new", 0, 0, 0, ()))
+    get = client.get
+
+    def unanswered(name: str) -> Any:
+        if "gate-" in name:
+            raise dh.ObjectStoreError("[DH-OBJECTS] no answer")
+        return get(name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(client, "get", unanswered)
+        with pytest.raises(dh.ObjectStoreError):
+            old.publish(known)
+    with pytest.raises(dh.FencedError):
+        old.newest()
+    assert chain.Chain(client).newest() == new
 
 
 @pytest.mark.usefixtures("short_blocks", "history")

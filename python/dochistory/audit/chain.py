@@ -10,7 +10,8 @@
 - A writer answers for manifest n + 1, and a reader believes n, only after it has read an open gate
   for n: the number behind n was never deleted, so nobody had it before.
 - All gates of a log have one mark. Where another mark stands in one, another log was put in the
-  place of this one.
+  place of this one. The manifests that this process has stored there and could not prove yet, it
+  takes back: they would be a gap in that log.
 """
 
 import random
@@ -69,6 +70,8 @@ class Chain:
         self._is_noted = False
         self._seen: tuple[int, bytes] | None = None
         """The newest block whose gate was open, and its mark."""
+        self._unproven: dict[str, bytes] = {}
+        """Own manifests that are stored, or may be, and of which no gate was read since."""
         self._highest = 0
         self._cached: OrderedDict[str, bytes] = OrderedDict()
 
@@ -161,7 +164,33 @@ class Chain:
         return None if found is None else found.decode(errors="replace")
 
     def _is_genuine(self, number: int) -> bool:
-        """Whether a manifest that was read counts, and the number behind it was never deleted."""
+        """Whether a manifest that was read counts, and the number behind it was never deleted.
+
+        What this process could not prove is taken back where another log stands.
+        """
+        with self._mutex:
+            before = [*self._unproven]
+        try:
+            is_genuine = self._is_behind_an_open_gate(number)
+        except dh.FencedError:
+            self._take_back()
+            raise
+        with self._mutex:
+            for name in before:
+                self._unproven.pop(name, None)
+        return is_genuine
+
+    def _take_back(self) -> None:
+        """Delete the manifests that this process could not prove."""
+        with self._mutex:
+            unproven = {**self._unproven}
+        for name, content in unproven.items():
+            if self.client.get(name) == content:
+                self.client.delete(name)
+            with self._mutex:
+                self._unproven.pop(name, None)
+
+    def _is_behind_an_open_gate(self, number: int) -> bool:
         name = gate_name(_block_of(number))
         gate = self.client.get(FOLDER + name)
         if gate is None and number:
@@ -215,17 +244,12 @@ class Chain:
         opens_block = number == 1 or _block_of(number) > _block_of(number - 1)
         name = FOLDER + manifest_name(number)
         content = manifest.encoded(found, mark=secrets.token_hex(16))
-        is_there = False
         try:
             if opens_block:
                 self._open_block(number)
-            # A request that was executed twice is told that its own object is in the way.
-            is_there = self.client.put_new(name, content) == "created" or self.client.get(name) == content
+            is_there = self._put(name, content)
             is_genuine = self._is_genuine(number - 1)
         except dh.FencedError:
-            if is_there:
-                # It would leave a gap in the log that stands here now.
-                self.client.delete(name)
             self.remove(_first_named_by(found))
             raise
         if not is_genuine:
@@ -244,6 +268,18 @@ class Chain:
             with suppress(dh.DocHistoryError):  # what is left, the next block's first writer deletes
                 self.collect()
         return found
+
+    def _put(self, name: str, content: bytes) -> bool:
+        """Store a manifest; whether it is there, rather than another one."""
+        is_there = True  # perhaps, where a request fails
+        try:
+            # A request that was executed twice is told that its own object is in the way.
+            is_there = self.client.put_new(name, content) == "created" or self.client.get(name) == content
+        finally:
+            if is_there:
+                with self._mutex:
+                    self._unproven[name] = content
+        return is_there
 
     def _check_counted(self, found: Manifest) -> None:
         """A collector has passed: the manifest counted before, or never."""
