@@ -1,5 +1,6 @@
-"""What goes on although a trigger is damaged."""
+"""What goes on although a trigger, or a mapper, is damaged."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import dochistory as dh
@@ -21,10 +22,20 @@ def triggers_ever_used(history: dh.History, path: Path | None) -> list[str]:
     Raises:
         CorruptError: [DH-CORRUPT] a trigger is damaged, and nothing else knows their names.
     """
+    return _ever_used(history.triggers, path, "triggers")
+
+
+def mappers_ever_used(history: dh.History, path: Path | None) -> list[str]:
+    """The channels of a history that have mappings, as `triggers_ever_used`."""
+    names = _ever_used(history.mappers, path, "mappers")
+    return [name.removeprefix("mapper:") for name in names]
+
+
+def _ever_used(listed: Callable[[], list[str]], path: Path | None, room: str) -> list[str]:
     try:
-        return history.triggers()
+        return listed()
     except dh.CorruptError:
-        if path is None or not (known := [*(path / "known").glob("triggers-*")]):
+        if path is None or not (known := [*(path / "known").glob(f"{room}-*")]):
             raise
         with _files.storage(path):
             return sorted(one.read_bytes().decode(errors="replace") for one in known)

@@ -28,7 +28,7 @@ from typing import Any, Self
 
 import dochistory as dh
 from dochistory import _checks, _durations, _files, _results
-from dochistory._damage import is_damage, triggers_ever_used
+from dochistory._damage import is_damage, mappers_ever_used, triggers_ever_used
 from dochistory._place import Place
 
 __all__ = ["LOGGER", "Sweeper", "next_purge", "warnings_about"]
@@ -226,7 +226,7 @@ class Sweeper:
 
     def _sweep_results(self, history: dh.History, names: Iterable[str], log: logging.Logger) -> None:
         """Purge what services returned: it is kept for their triggers' time to live."""
-        kept = {*history.mappers()}
+        kept = {*mappers_ever_used(history, self.path)}
         for channel in sorted({_results.channel_of(name) for name in names} & kept):
             try:
                 gone = history.mapper(channel).purge(now=self._now())

@@ -234,3 +234,18 @@ def test_stored_results_are_purged_with_their_trigger(
         assert consumer.history.mapper(channel).entries().read_all().num_rows == 1
         dh.Sweeper(consumer.history, now=lambda: later + dt.timedelta(hours=3)).sweep()
         assert consumer.history.mapper(channel).entries().read_all().num_rows == 0
+
+
+def test_a_damaged_mapper_keeps_no_result_from_being_purged(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCHISTORY_STATE", str(tmp_path / "state"))
+    with dh.Consumer(directory, trigger()) as consumer:
+        consumer.once(key=lambda key: key, result="json")(lambda key: {"of": key})("a")
+        consumer.history.mapper("ids").create(["theirs"], ["ours"])
+    for damaged in directory.glob("mappers/ids-*/manifest-*"):
+        damaged.write_bytes(b"rubbish" + damaged.read_bytes()[7:])
+    later = dt.datetime.now(dt.UTC) + dt.timedelta(hours=3)
+    assert dh.Sweeper(directory, now=lambda: later).sweep()["orders"]["entries"] == 1
+    with dh.open(directory) as history:
+        assert history.mapper("orders.results").entries().read_all().num_rows == 0

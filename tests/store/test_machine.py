@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import shutil
 import stat
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import dochistory as dh
@@ -96,6 +98,15 @@ def begin_and_load(path: Path) -> None:
             add(history, documents(fresh_ids(200_000)), trigger())
 
 
+def load_parts(path: Path) -> None:
+    """A file for each time partition, of which only the first ones find room."""
+    ids, now = fresh_ids(200_000), dt.datetime.now(dt.UTC)
+    started = [now - dt.timedelta(minutes=5 * (number % 10)) for number in range(len(ids))]
+    rows = documents(ids, started_at=pa.array(started, pa.timestamp("us", "UTC")))
+    with dh.open(path) as history, pytest.raises(dh.StorageError, match="No space left"):
+        history.load(rows, trigger())
+
+
 def maintain(path: Path) -> None:
     """What is there is compacted to about as much."""
     with dh.open(path, auto_maintain=False) as history:
@@ -112,7 +123,7 @@ def maintain(path: Path) -> None:
         assert statuses(history.begin(documents(fresh_ids(10)), trigger()).verdicts) == ["NEW"] * 10
 
 
-@pytest.mark.parametrize("fill", [begin_and_load, maintain])
+@pytest.mark.parametrize("fill", [begin_and_load, load_parts, maintain])
 def test_what_found_no_room_takes_none(small_disk: Path, fill: Callable[[Path], None]) -> None:
     """Else nothing could be begun any more, though there is room for it."""
     if not small_disk.is_dir():
@@ -122,7 +133,7 @@ def test_what_found_no_room_takes_none(small_disk: Path, fill: Callable[[Path], 
         history.begin(documents(["before"]), trigger()).complete()
     fill(path)
     assert free_bytes(small_disk) > 150_000
-    assert not list(path.rglob("new-*"))
+    assert not [*path.rglob("new-*"), *path.rglob("part-*")]
     with dh.open(path) as history:
         assert statuses(history.begin(documents(["before", *fresh_ids(2_000)]), trigger()).verdicts) == [
             "DUPLICATE",

@@ -97,7 +97,10 @@ impl KeySpace {
         };
         self.collect_parts(&held)?;
         let (first, claim) = self.reserve_for_load(settled.len() as u64)?;
-        let written = self.write_parts(first, claim, &mut settled)?;
+        let written = self.write_parts(first, claim, &mut settled).inspect_err(|_| {
+            // Of a load that found no room: nobody else would find any until the next one.
+            drop(self.collect_parts(&held));
+        })?;
         let adopted: Vec<_> = written.iter().map(|entry| (FileKind::LoadPart, FileKind::Segment, entry.id)).collect();
         self.store_early(&adopted)?;
         self.write_again(SpaceSettings::STORED, |writer| {

@@ -5,7 +5,7 @@
 //! | a manifest, segment, filter, log or file of values that the newest manifest and no pin names | when the next manifest is published |
 //! | a temporary file | then, too: its writer held the lock, finds that it is gone, or needs no name (`io/spool.rs`) |
 //! | what a compaction made that failed | at once; if it died, with the next maintenance |
-//! | a part of an interrupted load | with the next maintenance, or the next load |
+//! | a part of a load that failed | at once; if it died, with the next maintenance, or the next load |
 //! | a forgotten pin | with the next maintenance after its lease |
 //! | a staged file whose job has no pin | with the next maintenance |
 //! | what a writer made that died before it published | when its number is used again, or passed |
