@@ -187,11 +187,12 @@ def _spaces(history: dh.History) -> set[str]:
 
 
 def _copy(source: Path, draft: Path, moment: _moment.Moment) -> None:
-    (draft / "triggers").mkdir(parents=True)
+    _make_directory(source, draft)
+    _make_directory(source / "triggers", draft / "triggers")
     _copy_all(source / "audit", draft / "audit", moment.audit)
     if moment.audit_manifest is not None:
         name, content = moment.audit_manifest
-        (draft / "audit").mkdir(exist_ok=True)
+        _make_directory(source / "audit", draft / "audit")
         _write_file(draft / "audit" / name, content)
         _files.sync(draft / "audit")
     _copy_file(source / "HISTORY", draft / "HISTORY")
@@ -200,8 +201,10 @@ def _copy(source: Path, draft: Path, moment: _moment.Moment) -> None:
         _copy_file(source / "HISTORY.copy", draft / "HISTORY.copy")
     _copy_all(source / "known", draft / "known", moment.known)
     for space in moment.spaces:
-        into = draft / space.directory.parent.name / space.directory.name
-        into.mkdir(parents=True, exist_ok=True)
+        room = draft / space.directory.parent.name
+        into = room / space.directory.name
+        _make_directory(space.directory.parent, room)
+        _make_directory(space.directory, into)
         _copy_file(space.held, into / space.manifest)
         _write_file(into / "turn", space.turn)
         for name in space.files:
@@ -216,9 +219,15 @@ def _copy(source: Path, draft: Path, moment: _moment.Moment) -> None:
     _files.sync(draft)
 
 
+def _make_directory(source: Path, target: Path) -> None:
+    """Make a directory that nobody may enter who may not enter the source."""
+    mode = stat.S_IMODE(source.stat().st_mode)
+    target.mkdir(mode | stat.S_IRWXU, exist_ok=True)  # what only reads its own files may be copied, too
+
+
 def _copy_all(source: Path, target: Path, names: list[str]) -> None:
     if names:
-        target.mkdir()
+        _make_directory(source, target)
         for name in names:
             _copy_file(source / name, target / name)
         _files.sync(target)

@@ -43,6 +43,23 @@ def test_the_secret_is_never_made_readable_by_all(directory: Path, tmp_path: Pat
             assert status_of(history, ["a"]) == ["DUPLICATE"]
 
 
+def test_a_backup_is_closed_to_those_to_whom_the_history_is(tmp_path: Path) -> None:
+    """The audit log holds whole documents in files that its directory alone keeps from others."""
+    path, copy = tmp_path / "orders.history", tmp_path / "backup"
+    path.mkdir(0o700)
+    with dh.open(path, create=True) as history:
+        history.begin(documents(["a"]), trigger())
+        history.begin(documents(["a"]), trigger(), audit=True)
+    for closed in (path / "audit", *path.glob("triggers/*")):
+        closed.chmod(0o550)
+    dh.backup(path, copy)
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o700
+    for closed in (copy / "audit", *copy.glob("triggers/*")):
+        assert stat.S_IMODE(closed.stat().st_mode) == 0o750  # its owner can go on with it
+    with dh.open(copy) as history:
+        assert status_of(history, ["a"]) == ["IN_DOUBT"]
+
+
 READ = """
 os.setgroups([int(sys.argv[2])])
 os.setgid(65534)
