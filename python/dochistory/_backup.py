@@ -18,6 +18,8 @@ from dochistory import _durations, _existing, _files, _moment, _native, objects
 from dochistory.audit import copies
 
 _ATTEMPTS = 40
+_FEW = 3
+"""After this number of attempts the history itself is checked: of a damaged one no copy is whole."""
 
 
 @dataclass(frozen=True)
@@ -164,11 +166,12 @@ def _copied(given: "_Given", source: Path, draft: Path) -> int:
         except (dh.CorruptError, dh.OpenError, dh.StorageError) as error:
             if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
                 raise  # a full disk is no less full the next time
-            if attempt == _ATTEMPTS:
+            if attempt in (_FEW, _ATTEMPTS):
                 # The source is damaged, which its own check reports, or it changes too fast.
                 with dh.open(source, read_only=True) as history:
                     history.verify()
                     history.audit.verify()
+            if attempt == _ATTEMPTS:
                 raise dh.StorageError(
                     f"[DH-BACKUP] {source}: no copy of {_ATTEMPTS} was whole, because its files keep changing "
                     f"({error}): retry while no purge or maintenance runs"

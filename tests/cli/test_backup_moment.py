@@ -205,6 +205,25 @@ def test_a_bad_sector_of_the_source_is_told_with_its_file(
         dh.backup(orders, tmp_path / "copy.history")
 
 
+def test_a_damaged_history_is_not_copied_many_times(
+    orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with dh.open(orders) as history:
+        history.begin(documents([None]), trigger("others", without_ids="in_doubt"), audit=True)
+    kept = next(orders.glob("audit/kept-*"))
+    kept.write_bytes(kept.read_bytes()[:-1])
+    copied, copies = _backup._copy, []  # noqa: SLF001
+
+    def counted(*given: Any) -> None:
+        copies.append(given)
+        copied(*given)
+
+    monkeypatch.setattr(_backup, "_copy", counted)
+    with pytest.raises(dh.CorruptError, match=f"{orders}/audit/kept-"):
+        dh.backup(orders, tmp_path / "copy.history")
+    assert len(copies) <= 3
+
+
 def test_what_a_progress_callback_raises_comes_back(orders: Path, tmp_path: Path) -> None:
     def broken_pipe(*_: int) -> None:
         raise BrokenPipeError
