@@ -178,6 +178,13 @@ impl WriterLock {
         self.record(FAILED_AT, log, 0)
     }
 
+    /// Record nothing of any log: no log has the number 0. Durable on return.
+    pub(crate) fn forget_logs(&self) -> Result<()> {
+        self.set_watermark(0, 0)?;
+        self.set_failed(0)?;
+        self.lock.file().sync()
+    }
+
     fn record(&self, at: u64, log: u64, durable: u64) -> Result<()> {
         let mut bytes = [0; WATERMARK_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);

@@ -71,3 +71,34 @@ fn trigger_without_any_files_is_named_and_becomes_unused() {
     drop(history);
     assert!(plan(&store.root).findings.is_empty());
 }
+
+#[test]
+fn trigger_that_left_a_lock_or_a_filter_becomes_unused_too() {
+    let store = Store::<Triggers>::new();
+    for left in [&["turn"][..], &["filter", "turn"], &["filter"]] {
+        for is_named in [true, false] {
+            store.restore();
+            for path in files_of(&store.root).into_keys() {
+                let (path, name) = (store.root.join(&path), path.to_string_lossy().into_owned());
+                let file = name.rsplit('/').next().unwrap();
+                let is_left = left.iter().any(|prefix| file.starts_with(prefix));
+                if (name.contains("triggers/orders-") && !is_left)
+                    || (name.contains("known/triggers-orders-") && !is_named)
+                {
+                    std::fs::remove_file(path).unwrap();
+                }
+            }
+            if left.contains(&"filter") || is_named {
+                let report = apply(&store.root);
+                assert_eq!((report.findings.len(), report.is_repaired), (1, true), "{left:?}: {report:#?}");
+            }
+            assert!(plan(&store.root).findings.is_empty(), "{left:?}, {is_named}");
+            let history = open(&store.root);
+            begin(&history, &named("orders"), &["urn:text:0"], START);
+            assert_ne!(rules(&history, &named("orders"), &["urn:text:0"], START), ["R8"]);
+            drop(history);
+            assert_ne!(rules(&open(&store.root), &named("orders"), &["urn:text:0"], START), ["R8"]);
+            assert!(plan(&store.root).findings.is_empty(), "{left:?}, {is_named}");
+        }
+    }
+}

@@ -31,6 +31,11 @@ pub(crate) fn apply(case: Case, aside: &Path, looked: Looked) -> Result<Option<D
         if !diagnosis.is_repairable() {
             return Ok(Some(diagnosis));
         }
+        if diagnosis.is_gone {
+            // The next log gets the number of one that is lost. Before the name goes: from then on
+            // the space counts as a new one.
+            lock.forget_logs()?;
+        }
         set_aside(case, &diagnosis, aside)?;
         if diagnosis.is_gone {
             return Ok(Some(diagnosis));
@@ -64,7 +69,8 @@ fn set_aside(case: Case, diagnosis: &Diagnosis, aside: &Path) -> Result<()> {
     }
     let name = noted(case);
     let kept = aside.join("known");
-    if diagnosis.is_gone {
+    let is_noted = diagnosis.is_gone && system.has(&name)?;
+    if is_noted {
         system.link_if_free(&name, &kept)?;
     }
     for changed in [aside, aside.parent().unwrap_or(aside)] {
@@ -74,6 +80,13 @@ fn set_aside(case: Case, diagnosis: &Diagnosis, aside: &Path) -> Result<()> {
         system.sync_names(root)?;
     }
     if diagnosis.is_gone {
+        // A filter that stayed would be taken for what is left of a damaged space.
+        for left in &diagnosis.retired {
+            system.remove_at(&directory.join(left))?;
+        }
+        system.sync_names(directory)?;
+    }
+    if is_noted {
         system.remove_at(&name)?;
         let names = name.parent().unwrap_or(&name);
         system.sync_names(names)?;

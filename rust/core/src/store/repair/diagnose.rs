@@ -21,7 +21,7 @@ pub(crate) fn diagnose(case: Case, looked: Looked) -> Result<Option<Diagnosis>> 
     let damage = match number {
         None => match env.check_new(directory) {
             Ok(()) => return Ok(None),
-            Err(error) if !names.iter().any(|name| holds_entries(name)) => return Ok(Some(gone(case, error))),
+            Err(error) if !names.iter().any(|name| holds_entries(name)) => return Ok(Some(gone(case, &names, error))),
             Err(error) => error,
         },
         Some(number) => match whole_manifest(case, number) {
@@ -45,8 +45,8 @@ fn holds_entries(name: &str) -> bool {
     [FileKind::Segment, FileKind::Values, FileKind::Log, FileKind::Pin].iter().any(|kind| kind.has(name))
 }
 
-/// A key space in the registry, of which no file is left.
-fn gone(case: Case, damage: Error) -> Diagnosis {
+/// A key space in the registry, of which no file is left that may hold entries.
+fn gone(case: Case, names: &[String], damage: Error) -> Diagnosis {
     let manifest = Manifest { name: case.name().unwrap_or_default(), ..Manifest::default() };
     let mut diagnosing = Diagnosing::new(case, manifest);
     diagnosing.is_manifest_lost = true;
@@ -54,6 +54,8 @@ fn gone(case: Case, damage: Error) -> Diagnosis {
         finding.dropped = Count::Unknown;
         finding.meaning = "it becomes one that was never used: all of its ids are new when they come again";
     });
+    let is_left = |name: &&String| FileKind::of(name).is_some_and(|kind| kind != FileKind::Temporary);
+    diagnosing.retired.extend(names.iter().filter(is_left).cloned());
     Diagnosis { is_gone: true, ..diagnosing.finish(&[]) }
 }
 
