@@ -97,12 +97,13 @@ def _into_bucket(given: "_Given", target: str) -> int:
 
 
 def _into_directory(given: "_Given", target: Path) -> int:
-    if target.exists() or target.is_symlink():
-        raise _is_there(target)
-    if isinstance(given.source, Path) and target.resolve().is_relative_to(given.source.resolve()):
-        raise dh.ConfigError(f"[DH-CONFIG] {target}: this is inside the history: name a directory outside it")
-    if not target.parent.is_dir():
-        raise dh.ConfigError(f"[DH-CONFIG] {target.parent}: no such directory: create it first")
+    with _files.storage(target):
+        if target.exists() or target.is_symlink():
+            raise _is_there(target)
+        if isinstance(given.source, Path) and target.resolve().is_relative_to(given.source.resolve()):
+            raise dh.ConfigError(f"[DH-CONFIG] {target}: this is inside the history: name a directory outside it")
+        if not target.parent.is_dir():
+            raise dh.ConfigError(f"[DH-CONFIG] {target.parent}: no such directory: create it first")
     # A name that no other backup has: process ids repeat, in containers and among threads.
     draft = target.with_name(f".{target.name}.draft-{secrets.token_hex(6)}")
     try:

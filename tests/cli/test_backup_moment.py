@@ -224,6 +224,11 @@ def test_a_damaged_history_is_not_copied_many_times(
     assert len(copies) <= 3
 
 
+def test_a_target_that_cannot_be_looked_at_is_a_storage_error(orders: Path, tmp_path: Path) -> None:
+    with pytest.raises(dh.StorageError, match=r"^\[DH-IO\] .*: File name too long"):
+        dh.backup(orders, tmp_path / ("n" * 300))
+
+
 def test_what_a_progress_callback_raises_comes_back(orders: Path, tmp_path: Path) -> None:
     def broken_pipe(*_: int) -> None:
         raise BrokenPipeError
