@@ -86,7 +86,7 @@ def _into_bucket(given: "_Given", target: str) -> int:
         if other := next(iter(client.list()), None):
             raise dh.OpenError(
                 f"[DH-OPEN] {client.location.url}: the place for the copy holds other objects ({other.name}): name "
-                "another URL"
+                "another URL, or delete them if they are what a backup left that was killed"
             )
         objects.quick_check(client)
         # Before the history's identity: what is cut off before that is no history, and is not taken for a whole one.
@@ -136,11 +136,14 @@ def _fetched(given: "_Given", source: str, draft: Path) -> int:
 
     The audit log is that of an earlier instant: it must not tell of what the history does not know.
     """
-    with _files.storage(draft), _temporary(".dochistory-audit-", draft.parent) as home:
+    with _files.storage(draft), _temporary(f"{draft.name}.audit-", draft.parent) as home:
         log = copies.fetch(source, given.storage_options, home)
         _native._copy_from_bucket(source, draft, given.storage_options)  # noqa: SLF001
         if log is not None:
-            shutil.copytree(home, draft / "audit")
+            # Not the mode of `home`, which is closed to all others.
+            (draft / "audit").mkdir()
+            for path in home.iterdir():
+                shutil.copyfile(path, draft / "audit" / path.name)
             (draft / "known").mkdir(exist_ok=True)
             _write_file(draft / "known" / "audit", log.encode())
         for directory, _, files in os.walk(draft, topdown=False):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import dochistory as dh
-from dochistory import objects
+from dochistory import _native, objects
 from tests.servers.objects import Server
 from tests.support import documents, status_of, statuses, trigger
 
@@ -62,6 +62,27 @@ def test_what_cannot_be_copied_is_refused_and_leaves_nothing(s3: Server, place: 
     dh.backup(tmp_path / "h", place, storage_options=options)
     with pytest.raises(dh.OpenError, match="holds other objects"):
         dh.backup(tmp_path / "h", place, storage_options=options)
+
+
+def test_the_audit_log_in_a_copy_of_a_bucket_is_not_closed(
+    s3: Server, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = dict(s3.options)
+    beside: list[str] = []
+    copied = _native._copy_from_bucket  # noqa: SLF001
+
+    def looked(*given: Any) -> None:
+        beside.extend(path.name for path in tmp_path.iterdir())
+        copied(*given)
+
+    monkeypatch.setattr(_native, "_copy_from_bucket", looked)
+    with dh.open(place, create=True, storage_options=options) as history:
+        fill(history)
+    dh.backup(place, tmp_path / "copy", storage_options=options)
+    assert (tmp_path / "copy" / "audit").stat().st_mode == (tmp_path / "copy" / "known").stat().st_mode
+    # What a kill would leave has the name that the documentation gives.
+    assert beside
+    assert all(name.startswith(".copy.draft-") for name in beside)
 
 
 def test_what_a_killed_backup_left_is_no_part_of_the_next(s3: Server, place: str, tmp_path: Path) -> None:
