@@ -162,6 +162,19 @@ def test_repair_of_a_damaged_mapper_names_it_in_the_report(run: Run, tmp_path: P
     assert run("repair", "--history", path).status == 0
 
 
+def test_lost_identity_is_told_with_the_command_that_restores_it(run: Run, orders: Path) -> None:
+    (orders / "HISTORY").unlink()
+    for words in (["stats"], ["verify"], ["backup", "copy.history"], ["doctor"]):
+        ran = run(*words, "--history", orders)
+        assert ran.status != 0
+        assert "`dochistory repair` restores it" in ran.out + ran.err
+        assert "create=True" not in ran.out + ran.err
+    with pytest.raises(dh.OpenError, match="`dochistory repair` restores it"):
+        dh.open(orders)
+    assert run("repair", "--history", orders, "--yes").status == 0
+    assert run("verify", "--history", orders).status == 0
+
+
 def test_trigger_deleted_by_hand_is_noticed_and_repaired(run: Run, orders: Path) -> None:
     for file in orders.glob("triggers/orders-*/*"):
         file.unlink()

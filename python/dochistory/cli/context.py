@@ -38,6 +38,8 @@ HISTORY_VARIABLE = "DOCHISTORY_HISTORY"
 CACHE_VARIABLE = "DOCHISTORY_CACHE"
 SETTINGS_VARIABLE = "DOCHISTORY_SETTINGS"
 LOCK_TIMEOUT = dt.timedelta(seconds=30)
+_NAMES = ("HISTORY", "HISTORY.copy", "known")
+"""Files of a history, one of which is left of a damaged one, too."""
 
 
 Add = Callable[..., argparse.ArgumentParser]
@@ -172,7 +174,8 @@ class Context:
         Raises:
             CommandError: it does not exist.
         """
-        if isinstance(self.place, Path) and not (self.directory / "HISTORY").exists():
+        # What is left of a history is told of by the history itself.
+        if isinstance(self.place, Path) and not any((self.directory / name).exists() for name in _NAMES):
             raise _no_history(self.place)
         return self.opened(read_only=read_only)
 

@@ -106,6 +106,11 @@ impl History {
         };
         if !is_there {
             if !options.create || options.read_only {
+                for left in [SPARE, REGISTRY] {
+                    if system.has(&path.join(left))? {
+                        return Err(identity_lost(path));
+                    }
+                }
                 let reason = "there is no history here; create=True makes one".into();
                 return Err(Error::Open { path: path.to_path_buf(), reason });
             }
@@ -306,6 +311,15 @@ fn without_parent(error: Error, path: &Path) -> Error {
     }
 }
 
+/// There was a history.
+fn identity_lost(path: &Path) -> Error {
+    let reason = format!(
+        "the identity file {IDENTITY} is missing, but there are other files of a history: \
+         `dochistory repair` restores it, if its copy {SPARE} is there"
+    );
+    Error::Open { path: path.to_path_buf(), reason }
+}
+
 fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result<()> {
     if options.shards == 0 || !options.shards.is_power_of_two() || options.shards > 1 << 16 {
         return Err(Error::Config(format!("shards is {}; it must be a power of two up to 65536", options.shards)));
@@ -324,11 +338,7 @@ fn create(system: &dyn FileSystem, path: &Path, options: &OpenOptions) -> Result
     // A room is created with its first space.
     let has_spaces = others.iter().any(is_room);
     if has_spaces || !system.names(&triggers)?.is_empty() {
-        let reason = format!(
-            "the identity file {IDENTITY} is missing, but there are triggers or maps: \
-             `dochistory repair` restores it, if its copy {SPARE} is there"
-        );
-        return Err(Error::Open { path: path.to_path_buf(), reason });
+        return Err(identity_lost(path));
     }
     // The directories first: a process that sees the identity may rely on them.
     system.sync_names(path)?;

@@ -13,8 +13,10 @@ use crate::harness::{Ids, START, Triggers};
 fn lost_identity_is_not_created_again() {
     let store = Store::<Triggers>::new();
     std::fs::remove_file(store.root.join("HISTORY")).unwrap();
-    let opened = History::open(&store.root, &OpenOptions { create: true, ..OpenOptions::default() });
-    assert!(opened.unwrap_err().to_string().contains("restores it"));
+    for (create, read_only) in [(true, false), (false, false), (false, true)] {
+        let opened = History::open(&store.root, &OpenOptions { create, read_only, ..OpenOptions::default() });
+        assert!(opened.unwrap_err().to_string().contains("restores it"));
+    }
 }
 
 #[test]
