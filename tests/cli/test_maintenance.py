@@ -171,6 +171,18 @@ def test_a_damaged_history_has_no_backup(run: Run, orders: Path, tmp_path: Path)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["orders.history"]
 
 
+def test_the_doctor_says_what_state_it_cannot_read(
+    run: Run, orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unreadable = tmp_path / "state" / "dochistory" / "suspended-1.json"
+    unreadable.mkdir(parents=True)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    ran = run("doctor", "--history", orders, "--json")
+    found = {check["name"]: check for check in ran.json["checks"]}
+    assert (ran.status, found["history"]["result"], found["state"]["result"]) == (1, "ok", "wrong")
+    assert str(unreadable) in found["state"]["found"]
+
+
 def test_the_doctor_finds_everything_well(run: Run, orders: Path) -> None:
     found = run("doctor", "--history", orders, "--json").json
     checks = {check["name"]: check for check in found["checks"]}

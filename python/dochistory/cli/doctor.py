@@ -148,8 +148,16 @@ def _store(context: Context) -> Iterator[Check]:
         yield Check("purge", "ok", "nothing is overdue by more than a day")
     if not isinstance(place, Path):
         yield Check("store", "note", f"`dochistory check {place}` says whether the bucket keeps its promises")
-    yield from _lives(place, figures)
-    yield from _stale(context, figures)
+    try:
+        yield from _lives(place, figures)
+        yield from _stale(context, figures)
+        yield from _suspended(place)
+    except (OSError, dh.DocHistoryError) as error:
+        known = explained(error)
+        yield Check("state", "wrong", known.sentence if known else f"{type(error).__name__}: {error}")
+
+
+def _suspended(place: Path | str) -> Iterator[Check]:
     for one in suspension.suspended(place):
         yield Check("suspension", "note", f"{one.trigger} has been suspended since {one.since}: {one.reason}")
 
