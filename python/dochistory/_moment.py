@@ -164,7 +164,8 @@ def _written_down(source: Path, pins: list[Path]) -> Moment:
     spaces = []
     for room in ROOMS:
         for directory in sorted(source.glob(f"{room}/*")):
-            space = _space(directory, pins)
+            # Desktops leave files of their own.
+            space = _space(directory, pins) if directory.is_dir() else None
             if space is not None:
                 spaces.append(space)
     return Moment(spaces, known, *_audit(source / "audit"))

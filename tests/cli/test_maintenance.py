@@ -146,6 +146,18 @@ def test_a_history_of_segments_and_pins_is_backed_up(run: Run, tmp_path: Path) -
         assert status_of(copy, ["id-77", "another"]) == ["DUPLICATE", "IN_DOUBT"]
 
 
+def test_a_file_of_a_desktop_disturbs_nothing(run: Run, orders: Path, tmp_path: Path) -> None:
+    with dh.open(orders) as history:
+        history.mapper("ids").create(["theirs"], ["ours"])
+    for room in ("triggers", "mappers", "known"):
+        (orders / room / ".DS_Store").write_bytes(b"Bud1")
+    for command in ("stats", "purge", "maintain", "verify", "repair"):
+        assert run(command, "--history", orders).status == 0, command
+    assert run("backup", str(tmp_path / "copy"), "--history", orders).status == 0
+    with dh.open(tmp_path / "copy", read_only=True) as copy:
+        assert (copy.triggers(), copy.mappers()) == (["orders"], ["ids"])
+
+
 @pytest.mark.parametrize("file", ["manifest", "log"])
 def test_a_damaged_trigger_keeps_no_other_from_being_purged(run: Run, orders: Path, file: str) -> None:
     with dh.open(orders) as history:

@@ -141,6 +141,12 @@ pub(crate) fn directory_name(trigger: &str) -> String {
     format!("{readable}-{:032x}", xxhash_rust::xxh3::xxh3_128(trigger.as_bytes()))
 }
 
+/// Whether a name is one of [`directory_name`]: desktops and file systems leave files of their own.
+pub(crate) fn is_directory_name(name: &str) -> bool {
+    let is_hash = |hash: &str| hash.len() == 32 && hash.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    name.rsplit_once('-').is_some_and(|(_, hash)| is_hash(hash))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,8 +157,10 @@ mod tests {
             let directory = directory_name(name);
             assert!(!directory.contains(['/', '\0', '.']), "{directory}");
             assert!(directory.len() <= 80);
+            assert!(is_directory_name(&directory));
         }
         assert_ne!(directory_name("a/b"), directory_name("a-b"));
+        assert!([".DS_Store", "orders", "orders-1", ""].into_iter().all(|name| !is_directory_name(name)));
     }
 
     #[test]

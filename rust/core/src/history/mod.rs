@@ -17,7 +17,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::format::names::{FileKind, IDENTITY, OF_THE_PACKAGE, REGISTRY, Room, SPARE, TRIGGERS, directory_name};
+use crate::format::names::{
+    FileKind, IDENTITY, OF_THE_PACKAGE, REGISTRY, Room, SPARE, TRIGGERS, directory_name, is_directory_name,
+};
 use crate::io::bytes::{Decoder, Encoder, checked};
 use crate::io::{Disk, FileSystem, publish_private};
 use crate::key::Codec;
@@ -270,7 +272,7 @@ impl History {
         let entries =
             if directory.ends_with(TRIGGERS) { system.names(directory)? } else { system.names_if_any(directory)? };
         let mut names = Vec::new();
-        for entry in entries {
+        for entry in entries.into_iter().filter(|entry| is_directory_name(entry)) {
             if let Some(name) = KeySpace::name_in(&self.env, &directory.join(entry))? {
                 names.push(name);
             }

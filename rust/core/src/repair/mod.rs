@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::format::names::{IDENTITY, Room, TRIGGERS, directory_name};
+use crate::format::names::{IDENTITY, Room, TRIGGERS, directory_name, is_directory_name};
 use crate::io::{Disk, FileSystem};
 use crate::protocols::delivery::mend;
 use crate::store::environment::Environment;
@@ -119,6 +119,7 @@ fn spaces(env: &Environment, path: &Path, trigger: Option<&str>) -> Result<Vec<S
         let directory = path.join(room.map_or(TRIGGERS, Room::directory));
         // A room is created with its first space, and a space without files may be in the registry.
         let mut names = env.system.names_if_any(&directory)?;
+        names.retain(|name| is_directory_name(name));
         names.extend(registry::directories_in(env, &directory)?);
         names.sort();
         names.dedup();
