@@ -14,7 +14,7 @@ from tests.spark.support import orders
 from tests.support import entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -55,6 +55,11 @@ def handle(home: Path, by: str, **options: Any) -> Any:
         new.count()
 
     return dh.spark.exactly_once(home, orders(), service, application="a", decide_on=by, **options)  # type: ignore[arg-type]
+
+
+def write(frame: DataFrame, home: Path, **options: str) -> None:
+    writer = frame.write.format("dochistory").mode("append").option("path", str(home)).option("trigger", "orders")
+    writer.options(history_time_to_live="2 hours", **options).save()
 
 
 @pytest.mark.parametrize("by", BY)
@@ -127,6 +132,40 @@ def test_names_that_spark_cannot_tell_apart_are_refused(spark: SparkSession, hom
         dh.spark.claim(frame, home, orders())
     with pytest.raises(dh.SchemaError, match=r"'x' and 'X' from each other"):
         dh.spark.classify(frame, home, orders())
+
+
+ENTRANCES: dict[str, Callable[[DataFrame, Path], object]] = {
+    "classify": lambda frame, home: dh.spark.classify(frame, home, orders()),
+    "claim": lambda frame, home: dh.spark.claim(frame, home, orders()),
+    "exactly_once": lambda frame, home: handle(home, "driver")(frame, 0),
+    "load": lambda frame, home: dh.spark.load(frame, home, orders()),
+    "write": lambda frame, home: write(frame, home),
+}
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+@pytest.mark.parametrize("names", [("UUID", "event_id"), ("uuid", "Event_ID")])
+def test_a_column_in_another_case_is_not_passed_over(
+    spark: SparkSession, home: Path, entrance: str, names: tuple[str, str]
+) -> None:
+    begin(home, "a")
+    frame = spark.createDataFrame([("a", "e")], [*names])
+    with pytest.raises(Exception, match=r"\[DH-SCHEMA\] there is a column '(UUID|Event_ID)' and no '(uuid|event_id)'"):
+        ENTRANCES[entrance](frame, home)
+    assert known(home) == {"a": "processing"}
+    judged = dh.spark.classify(frame, home, orders(), columns={"uuid": names[0], "event_id": names[1]})
+    assert [row["status"] for row in judged.collect()] == ["IN_DOUBT"]
+
+
+@pytest.mark.parametrize("entrance", ["load", "write"])
+def test_a_status_in_another_case_is_not_passed_over(spark: SparkSession, home: Path, entrance: str) -> None:
+    begin(home, "a")
+    frame = spark.createDataFrame([("b", "processing")], "uuid string, Status string")
+    with pytest.raises(Exception, match=r"\[DH-SCHEMA\] there is a column 'Status' and no 'status'"):
+        ENTRANCES[entrance](frame, home)
+    assert known(home) == {"a": "processing"}
+    write(frame, home, **{"columns.status": "Status"})
+    assert known(home) == {"a": "processing", "b": "processing"}
 
 
 @pytest.mark.usefixtures("exact_case")

@@ -19,7 +19,7 @@ from dochistory.spark.load_files import Files
 from dochistory.spark.place import Place
 from dochistory.spark.same_bucket import BucketSight
 from dochistory.spark.same_directory import Sight
-from dochistory.spark.settings import COLUMNS
+from dochistory.spark.settings import COLUMNS, check_case
 from dochistory.spark.shipped import iterating
 from dochistory.spark.staging import attempt_name
 
@@ -154,6 +154,7 @@ def _step(
     own = {name: columns.get(name, name) for name in _OWN}
     if missing := [own[name] for name in _OWN if name in columns and own[name] not in df.columns]:
         raise dh.SchemaError(f"[DH-SCHEMA] there is no column {missing[0]} among {', '.join(df.columns)}")
+    check_case(own, df.columns)
     # Whatever else is in the rows stays where it is, and the rest gets the names that it goes by here.
     taken = {**found, **{name: at for name, at in own.items() if at in df.columns}}
     narrow = df.select(*(_taken(df, at).alias(name) for name, at in taken.items()))

@@ -1,6 +1,6 @@
 """What a worker needs to know of a trigger, and which columns of a DataFrame a trigger looks at."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -37,8 +37,8 @@ def columns_of(trigger: "Trigger", present: list[str], renamed: Mapping[str, str
         renamed: the trigger's name of a column -> the name it has in `present`, where they differ.
 
     Raises:
-        SchemaError: [DH-SCHEMA] `renamed` names a column that is not there, or there is no id
-            column at all.
+        SchemaError: [DH-SCHEMA] `renamed` names a column that is not there, one is there in another
+            case, or there is no id column at all.
     """
     known = COLUMNS[trigger.kind]
     wanted = {name: name for name in known} | dict(renamed or {})
@@ -46,6 +46,7 @@ def columns_of(trigger: "Trigger", present: list[str], renamed: Mapping[str, str
         raise dh.SchemaError(f"[DH-SCHEMA] a {trigger.kind} trigger has no column {_names(unknown)}: {_names(known)}")
     if missing := {there for there in (renamed or {}).values() if there not in present}:
         raise dh.SchemaError(f"[DH-SCHEMA] there is no column {_names(missing)} among {_names(present)}")
+    check_case(wanted, present)
     found = {name: there for name, there in wanted.items() if there in present}
     if not IDS.intersection(found):
         ids = [name for name in known if name in IDS]
@@ -54,6 +55,27 @@ def columns_of(trigger: "Trigger", present: list[str], renamed: Mapping[str, str
             "say where the id is, as in columns={'uuid': 'my_id'}"
         )
     return found
+
+
+def check_case(wanted: Mapping[str, str], present: Sequence[str]) -> None:
+    """Refuse a column that differs from a wanted one by case alone: it would count in Spark, and be passed over here.
+
+    Args:
+        wanted: the name of what is looked at -> the column that holds it, if there is one.
+        present: the names of the columns that there are.
+
+    Raises:
+        SchemaError: [DH-SCHEMA] there is such a column.
+    """
+    for name, there in wanted.items():
+        if there in present:
+            continue
+        for other in present:
+            if other.lower() == there.lower():
+                raise dh.SchemaError(
+                    f"[DH-SCHEMA] there is a column {other!r} and no {there!r}, and it would be passed over: "
+                    f"rename it, or say that it is meant, as in columns={{{name!r}: {other!r}}}"
+                )
 
 
 def ids_of(found: Mapping[str, _Place]) -> list[_Place]:

@@ -23,6 +23,7 @@ from dochistory.spark.load import stage
 from dochistory.spark.options import Options
 from dochistory.spark.same_bucket import BucketSight
 from dochistory.spark.same_directory import Sight
+from dochistory.spark.settings import check_case
 from dochistory.spark.shipped import Travelling, packed
 
 compat.check_data_sources()
@@ -58,6 +59,7 @@ class _Recorder:
         self._judged_by = checks.columns(
             self._trigger, schema, {one: at for one, at in self._columns.items() if one not in _OWN}
         )
+        check_case({one: self._columns.get(one, one) for one in _OWN}, schema.names)
         _check_started_at(schema, self._columns.get("started_at", "started_at"))
         self._sight: Sight | BucketSight | None = None
 
