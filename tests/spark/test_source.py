@@ -115,11 +115,12 @@ def test_transactions_and_statistics_are_tables_too(spark: "SparkSession", histo
         ({"keys": "[1]"}, "it must be a list in JSON"),
         ({"keys": "[]", "key": "a"}, "the options key and keys exclude each other"),
         ({"key": "a", "table": "statistics"}, "the table statistics has no keys"),
+        ({"trigger": ""}, "name has 0 bytes of UTF-8; allowed is 1 to 255"),
     ],
 )
 def test_invalid_options_are_refused(spark: "SparkSession", history: Path, options: dict[str, Any], text: str) -> None:
     with pytest.raises(Exception, match=text):
-        read(spark, history, trigger="orders", **options).collect()
+        read(spark, history, **{"trigger": "orders", **options}).collect()
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ class Reader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Pin the history and divide it."""
         with self._place.open(read_only=True) as history:
-            triggers = [self._trigger] if self._trigger else history.triggers()
+            triggers = history.triggers() if self._trigger is None else [self._trigger]
             # A trigger that is about to begin has no rows yet.
             figures = {name: history.stats(dh.Trigger(name)) for name in triggers}
         if self._table == "transactions":
