@@ -118,6 +118,24 @@ def test_sql_may_ask_for_the_verdict_of_a_row(spark: "SparkSession", documents: 
     assert {row.uuid: (row.v.status, row.v.rule) for row in found} == EXPECTED
 
 
+def test_one_name_is_one_column_of_the_function(spark: "SparkSession", documents: "DataFrame", history: Path) -> None:
+    documents.createOrReplaceTempView("arrived")
+    dh.spark.register(spark, "verdict_of", history, orders(), columns="uuid")
+    found = spark.sql("SELECT verdict_of(uuid).status AS status FROM arrived WHERE uuid = 'done'").collect()
+    assert [row.status for row in found] == ["DUPLICATE"]
+
+
+@pytest.mark.parametrize("arguments", ["", "uuid, redelivery_count"])
+@pytest.mark.skipif(not compat.has_table_functions(), reason="pandas comes first there, and counts them")
+def test_a_function_given_other_arguments_says_what_it_takes(
+    spark: "SparkSession", documents: "DataFrame", history: Path, arguments: str
+) -> None:
+    documents.createOrReplaceTempView("arrived")
+    dh.spark.register(spark, "verdict_of", history, orders())
+    with pytest.raises(Exception, match=r"\[DH-SCHEMA\] the function verdict_of was made for uuid, and it is given"):
+        spark.sql(f"SELECT verdict_of({arguments}).status FROM arrived").collect()
+
+
 def test_sql_may_classify_a_table(spark: "SparkSession", documents: "DataFrame", history: Path) -> None:
     documents.createOrReplaceTempView("arrived")
     if compat.has_table_functions():

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -93,7 +93,7 @@ def register(
     history: "History | str | os.PathLike[str]",
     trigger: "Trigger",
     *,
-    columns: tuple[str, ...] = ("uuid",),
+    columns: "str | Sequence[str]" = ("uuid",),
     now: dt.datetime | None = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: str | os.PathLike[str] | None = None,
@@ -111,7 +111,7 @@ def register(
         history: the history, its directory, or the URL of its bucket. Pinned now: register again
             for newer verdicts.
         trigger: whose documents they are; a resolver runs in the workers.
-        columns: the trigger's names of what the function takes, in that order.
+        columns: the trigger's names of what the function takes, in that order; or the one name.
         now: as in `classify`.
         storage_options: as in `classify`.
         cache: as in `classify`.
@@ -124,11 +124,16 @@ def register(
     """
     checks.session(spark)
     _checks.trigger(trigger)
-    given = columns_of(trigger, list(columns), {one: one for one in columns})
+    names = [columns] if isinstance(columns, str) else list(columns)
+    columns_of(trigger, names, {one: one for one in names})
     judge = Decider.of(Place.of(history, storage_options, cache), trigger, now)
-    names = [one for one in columns if one in given]
 
     def judged(arrays: Any) -> pa.Array:
+        if len(arrays) != len(names):
+            raise dh.SchemaError(
+                f"[DH-SCHEMA] the function {name} was made for {', '.join(names)}, and it is given {len(arrays)} "
+                f"arguments: give it {len(names)}, or make it for others, as in register(…, columns=('uuid',))"
+            )
         return pa.StructArray.from_arrays(
             judge.words(pa.RecordBatch.from_arrays(list(arrays), names)), list(VERDICT_COLUMNS)
         )
