@@ -238,6 +238,20 @@ def test_a_replayed_batch_is_recorded_once(sink: Sink) -> None:
         assert pa.table(history.entries("orders")).num_rows == 4
 
 
+def test_a_history_that_is_away_is_not_made_again(sink: Sink, tmp_path: Path) -> None:
+    sink.add(["a"])
+    sink.run()
+    away = sink.history.rename(tmp_path / "away")
+    sink.add(["b"])
+    with pytest.raises(Exception, match=r"\[DH-OPEN\]"):
+        sink.run()
+    assert not sink.history.exists()
+
+    away.rename(sink.history)
+    sink.run()
+    assert entries(sink.history) == dict.fromkeys(["a", "b"], "completed")
+
+
 def test_a_new_checkpoint_under_an_old_name_is_refused(sink: Sink) -> None:
     for ids in (["a"], ["b"], ["c"]):
         sink.add(ids)

@@ -160,6 +160,17 @@ class Options:
             raise dh.ConfigError("[DH-CONFIG] the options application and batch go together: give both or none")
         return application, batch
 
+    def has_committed(self) -> bool:
+        """Whether a stream has ended a batch before, as far as its checkpoint can be seen from here."""
+        checkpoint = self._given.get("checkpointlocation")
+        if checkpoint is None:
+            return False
+        try:
+            commits = Path(dh.local_path(checkpoint)) / "commits"
+            return any(one.name.isdecimal() for one in commits.iterdir())
+        except (dh.OpenError, OSError):
+            return False  # elsewhere, or not there yet
+
     def on_other_rows(self) -> Literal["error", "look_up"]:
         """What is done with a known batch number that comes with other rows."""
         found = self._given.get("on_other_rows", "error")

@@ -63,13 +63,13 @@ class _Recorder:
         _check_started_at(schema, self._columns.get("started_at", "started_at"))
         self._sight: Sight | BucketSight | None = None
 
-    def see(self) -> None:
-        """Make the history if it is not there, and remember it.
+    def see(self, *, makes: bool = True) -> None:
+        """Remember the history; make it if it is not there and `makes` says so.
 
         Before the tasks run, and not by them: each that did not see it would make one of its own,
         and each would find out by itself that the trigger's stored settings differ.
         """
-        with self._place.opened(create=True) as history:
+        with self._place.opened(create=makes) as history:
             if self._trigger.name in history.triggers():
                 # Nothing to begin: only the settings are compared.
                 history.begin(pa.table({name: pa.nulls(0) for name in self._judged_by}), self._trigger)
@@ -200,6 +200,7 @@ def stream_writer(given: Mapping[str, str], schema: StructType) -> StreamWriter:
     Raises:
         ConfigError: [DH-CONFIG] an option makes no sense.
         SchemaError: [DH-SCHEMA] there is no id column.
+        OpenError: [DH-OPEN] the stream has recorded batches before, and its history is away.
         UnsupportedError: before Spark 4.1.
     """
     compat.check_stream_sink()
@@ -207,5 +208,7 @@ def stream_writer(given: Mapping[str, str], schema: StructType) -> StreamWriter:
     if options.number("batch") is not None:
         raise dh.ConfigError("[DH-CONFIG] a stream numbers its batches itself: leave the option batch out")
     made = StreamWriter(options, schema)
-    made.see()
+    # Spark makes a writer for each batch. Once the history was there, it must not be created again, empty, where its
+    # disk is not mounted.
+    made.see(makes=not options.has_committed())
     return made
