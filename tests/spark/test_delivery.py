@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,6 +115,31 @@ def test_streams_apply_in_order_across_batches_then_answer(feed: Feed, where: Wh
         [{"stream": "b", "confirm": 10}],
         [{"stream": "a", "confirm": 30}, {"stream": "b", "confirm": 20}],
     ]
+
+
+@pytest.mark.parametrize("decide", ["tasks", "driver"])
+def test_a_directory_put_in_its_place_is_opened(feed: Feed, tmp_path: Path, decide: str) -> None:
+    history = tmp_path / "feed.history"
+    feed.add([("a", CHAIN[0])])
+    sink = Sink()
+    handle = handler(history, sink, decide=decide)
+    feed.run(handle)
+    shutil.copytree(history, tmp_path / "restored")
+    history.rename(tmp_path / "old")
+    (tmp_path / "restored").rename(history)
+    feed.add([("a", CHAIN[1])])
+    feed.run(handle)
+    assert sink.of("a") == CHAIN[:2]
+
+    history.rename(tmp_path / "away")
+    feed.add([("a", CHAIN[2])])
+    with pytest.raises(StreamingQueryException, match=r"\[DH-OPEN\]"):
+        feed.run(handle)
+    assert not history.exists()
+
+    (tmp_path / "away").rename(history)
+    feed.run(handle)
+    assert sink.of("a") == CHAIN
 
 
 def test_a_batch_that_comes_again_applies_nothing_again(feed: Feed, where: Where) -> None:

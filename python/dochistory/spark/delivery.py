@@ -21,6 +21,7 @@ from dochistory import _checks
 from dochistory._native import Shards
 from dochistory.spark import checks, compat
 from dochistory.spark.delivery_shards import DeliveryShards
+from dochistory.spark.open_history import OpenHistory
 from dochistory.spark.place import Place
 from dochistory.spark.shipped import iterating
 
@@ -102,7 +103,7 @@ class Delivery:
         on_answers: Callable[[DeliveryBatch], object] | None,
         options: Mapping[str, Any],
     ) -> None:
-        self._place = history
+        self._history = OpenHistory(history)
         self._apply = apply
         self._application = application
         self._on_replay = on_replay
@@ -116,16 +117,15 @@ class Delivery:
         self._on_poll = on_poll
         self._on_answers = on_answers
         self._options = dict(options)
-        self._opened: History | None = None
-        self._inbox: GuaranteedDelivery | None = None
+        self._inbox: tuple[History, GuaranteedDelivery] | None = None
         self._kept: DataFrame | None = None
 
     def __repr__(self) -> str:
-        return f"<Delivery with {self._place.shown!r}>"
+        return f"<Delivery with {self._history.place.shown!r}>"
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to another process: not what is open."""
-        return {**self.__dict__, "_opened": None, "_inbox": None, "_kept": None}
+        return {**self.__dict__, "_inbox": None, "_kept": None}
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Handle one batch; returns when it is committed.
@@ -143,13 +143,14 @@ class Delivery:
         batch = _Batch(frame, int(batch_id), application, self._on_replay, self._on_other_rows)
         try:
             by = self._by_driver if self._decide == "driver" else self._by_tasks
-            self._run(by(batch, self._open()))
+            with self._history.open() as history:
+                self._run(by(batch, history, self._inbox_of(history)))
         except BaseException:
             # Whatever became of the poll, the next batch begins with what the history says.
             self._inbox = self._kept = None
             raise
 
-    def _by_driver(self, batch: "_Batch", inbox: "GuaranteedDelivery") -> "_Decided":
+    def _by_driver(self, batch: "_Batch", _: "History", inbox: "GuaranteedDelivery") -> "_Decided":
         # Once, here: every further evaluation of the frame might bring the rows in another order.
         rows = compat.collect_arrow(batch.frame)
         poll = inbox.receive(rows, columns=self._columns or None, threads=self._threads, **batch.names)
@@ -160,9 +161,9 @@ class Delivery:
         told = DeliveryBatch(batch.id, batch.application, decisions, poll, inbox.in_doubt())
         return _Decided(told, messages.num_rows, lambda: _by_stream(batch.frame, messages), lambda: messages)
 
-    def _by_tasks(self, batch: "_Batch", inbox: "GuaranteedDelivery") -> "_Decided":
+    def _by_tasks(self, batch: "_Batch", history: "History", inbox: "GuaranteedDelivery") -> "_Decided":
         plan = Shards.plan_delivery(inbox, **batch.names)
-        sight = self._place.sight(self._history(), None)
+        sight = self._history.place.sight(history, None)
         shards = DeliveryShards(sight, self._columns, inbox.stream, self._parts)
         found = shards.decide(batch.frame, self._kept, plan)
         poll = Shards.merge_delivery(inbox, plan, found.receipts, **batch.names)
@@ -205,27 +206,21 @@ class Delivery:
         numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
         return numbered.mapInArrow(iterating(_each_stream(self._apply, frame.columns)), "applied long")
 
-    def _open(self) -> "GuaranteedDelivery":
-        if self._inbox is None:
-            inbox = self._history().delivery(**self._options)
+    def _inbox_of(self, history: "History") -> "GuaranteedDelivery":
+        if self._inbox is None or self._inbox[0] is not history:
+            # What waits was held by the inbox of before.
+            self._inbox = self._kept = None
+            inbox = history.delivery(**self._options)
             for row in inbox.in_doubt().to_pylist() if self._applied else ():
                 offset = self._applied(row["stream"], row["log_received"], row["applying_upto"]) if self._applied else 0
                 inbox.settle(row["stream"], offset)
-            self._inbox = inbox
-        return self._inbox
-
-    def _history(self) -> "History":
-        if self._place.history is not None:
-            return self._place.history
-        if self._opened is None:
-            self._opened = self._place.open(create=True)
-        return self._opened
+            self._inbox = history, inbox
+        return self._inbox[1]
 
     def close(self) -> None:
         """Close the history, if this opened it."""
-        opened, self._opened, self._inbox, self._kept = self._opened, None, None, None
-        if opened is not None:
-            opened.close()
+        self._inbox = self._kept = None
+        self._history.close()
 
 
 def _collected(messages: "DataFrame") -> pa.Table:

@@ -54,6 +54,12 @@ class OpenHistory:
             self._as = self._present()
         return self._opened
 
+    def close(self) -> None:
+        """Close the history, if this opened it; the next batch opens it again."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
     @property
     def place(self) -> Place:
         """Where it is."""
