@@ -1,5 +1,6 @@
 """`dochistory.spark.exactly_once`: each document is processed once, however often Spark hands a batch over."""
 
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -362,6 +363,28 @@ def test_only_a_local_master_is_one_machine(master: str, is_one: bool) -> None:
     conf = SimpleNamespace(get=lambda name, _: {"spark.master": master}[name])
     session: Any = SimpleNamespace(conf=conf)
     assert compat.is_one_machine(session) is is_one
+
+
+@pytest.mark.parametrize("decide_on", ["driver", "executors"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_spark_keeps_no_rows_of_batches_that_ended(
+    spark: "SparkSession", history_path: Path, decide_on: Any, *, fails: bool
+) -> None:
+    def service(new: "DataFrame", _batch: object) -> None:
+        assert new.count() == 1
+        if fails:
+            raise dh.RolledBack
+
+    def kept() -> int:
+        found: int = spark.sparkContext._jsc.getPersistentRDDs().size()  # noqa: SLF001 - no other way to see
+        return found
+
+    handle = dh.spark.exactly_once(history_path, orders(), service, application="app", decide_on=decide_on)
+    before = kept()
+    for number in range(2):
+        with suppress(dh.RolledBack):
+            handle(spark.createDataFrame([(f"kept-{number}",)], "uuid string"), number)
+    assert kept() <= before
 
 
 def test_options_that_cannot_be_are_refused(history_path: Path, service: Service) -> None:

@@ -139,13 +139,16 @@ class ExactlyOnce:
             ) as claimed,
         ):
             batch = StagedBatch(batch_id, application, claimed)
-            self._tell(batch)
-            actions = claimed.counts["action"]
-            if actions.get("PROCESS"):
-                new = claimed.new
-                self._service(compat.collect_arrow(new) if self._documents == "arrow" else new, batch)
-            # A batch with suspended documents has not ended as a whole: the claim knows.
-            claimed.complete()
+            try:
+                self._tell(batch)
+                actions = claimed.counts["action"]
+                if actions.get("PROCESS"):
+                    new = claimed.new
+                    self._service(compat.collect_arrow(new) if self._documents == "arrow" else new, batch)
+                # A batch with suspended documents has not ended as a whole: the claim knows.
+                claimed.complete()
+            finally:
+                claimed._let_go()  # noqa: SLF001 - ours
         if suspended := actions.get("SUSPEND", 0):
             raise _suspended(suspended, claimed.rows, batch_id, self._trigger)
 

@@ -69,12 +69,14 @@ class SparkClaim:
         staged: "StagedClaim",
         receipts: Sequence[Mapping[str, Any]],
         end: Callable[[bool], None],
+        stored: "DataFrame",
     ) -> None:
         self._judged = judged
         self._ids = ids
         self._staged = staged
         self._receipts = receipts
         self._end = end
+        self._stored = stored
 
     @property
     def id(self) -> int | None:
@@ -174,6 +176,10 @@ class SparkClaim:
         if missing := [name for name in self._ids if name not in keys.columns]:
             raise dh.SchemaError(f"[DH-SCHEMA] the keys lack the id column {', '.join(missing)} of the batch")
         return self._ids
+
+    def _let_go(self) -> None:
+        """Free what Spark keeps of the rows, which it does by itself only when Java has collected their plans."""
+        compat.let_go(self._stored)
 
     def __enter__(self) -> Self:
         return self
@@ -390,7 +396,7 @@ class Claimer:
         # A bucket says that the reservation counts while the tasks work.
         with beside(job.prove, Thread) as proven:
             try:
-                kept = self._staged(history, place, job, routed).localCheckpoint(eager=True)
+                stored = kept = self._staged(history, place, job, routed).localCheckpoint(eager=True)
                 found = kept.where(F.col(f"{_ANSWER}.receipt").isNotNull()).select(f"{_ANSWER}.*").collect()
             except Exception as error:
                 if compat.has_lost_rows(error):
@@ -404,10 +410,10 @@ class Claimer:
         with self.meanwhile(lambda: self._judged(words, kept, versions)) as judged:
             committed = job.commit(receipts, most_lost=most_lost)
             if not committed.lost:
-                return SparkClaim(judged(), self._ids, committed, read, end)
+                return SparkClaim(judged(), self._ids, committed, read, end, stored)
         lost = Lost(kept, _ANSWER, committed, self._ids, self._found, words)
         kept, read = lost.corrected(), [*read, lost.change()]
-        return SparkClaim(self._judged(words, kept, versions), self._ids, committed, read, end)
+        return SparkClaim(self._judged(words, kept, versions), self._ids, committed, read, end, stored)
 
     def _check_ids(self, receipts: Sequence[Mapping[str, Any]]) -> None:
         """Refuse a batch none of whose documents has an id, as `History.begin` does."""

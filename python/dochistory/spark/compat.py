@@ -340,6 +340,8 @@ def has_lost_rows(error: Exception) -> bool:
 def let_go(frame: DataFrame) -> None:
     """Free what `stored` keeps. Where that fails, Spark does it when Java has collected the plan."""
     any_frame: Any = frame
+    if not hasattr(any_frame, "_jdf"):
+        return  # Spark Connect frees it when Python has collected the frame
     with suppress(Py4JError):
         plan = any_frame._jdf.queryExecution().logical()  # noqa: SLF001
         if plan.getClass().getSimpleName() == "LogicalRDD":
