@@ -230,6 +230,32 @@ def test_workers_apply_streams_beside_their_own_log_received(feed: Feed, history
         assert bodies == [f"{name} {text}" for text in CHAIN]
 
 
+def test_spark_keeps_the_rows_of_the_last_batch_alone(spark: SparkSession, history_path: Path) -> None:
+    def kept() -> int:
+        found: int = spark.sparkContext._jsc.getPersistentRDDs().size()  # noqa: SLF001 - no other way to see
+        return found
+
+    told: list[list[str]] = []
+
+    def answered(batch: Any) -> None:
+        told.append([row["dh_decision"] for row in batch.decisions.collect()])
+
+    # The second one waits for the first, over a batch in between.
+    handle = handler(
+        history_path, lambda _new, _batch: None, start={"a": 0, "b": 0}, application="app", on_answers=answered
+    )
+    before = kept()
+    batches = [[("a", CHAIN[1])], [("b", CHAIN[0])], [("b", CHAIN[1])], [("a", CHAIN[0])], [("a", CHAIN[2])]]
+    for number, rows in enumerate(batches):
+        handle(spark.createDataFrame([(*row, "x") for row in rows], SCHEMA), number)
+        assert kept() <= before + 1
+    handle.close()
+    assert kept() <= before
+    with dh.open(history_path, read_only=True) as history:
+        assert history.delivery_status()["log_received"].to_pylist() == [30, 20]
+    assert [len(rows) for rows in told] == [1] * len(batches)
+
+
 def test_invalid_arguments_are_refused(spark: SparkSession, history_path: Path) -> None:
     for wrong in ({"on_replay": "again"}, {"messages": "pandas"}, {"decide": "me"}):
         with pytest.raises(dh.ConfigError):

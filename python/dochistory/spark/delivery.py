@@ -119,13 +119,14 @@ class Delivery:
         self._options = dict(options)
         self._inbox: tuple[History, GuaranteedDelivery] | None = None
         self._kept: DataFrame | None = None
+        self._stored: list[DataFrame] = []
 
     def __repr__(self) -> str:
         return f"<Delivery with {self._history.place.shown!r}>"
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to another process: not what is open."""
-        return {**self.__dict__, "_inbox": None, "_kept": None}
+        return {**self.__dict__, "_inbox": None, "_kept": None, "_stored": []}
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Handle one batch; returns when it is committed.
@@ -168,6 +169,7 @@ class Delivery:
         found = shards.decide(batch.frame, self._kept, plan)
         poll = Shards.merge_delivery(inbox, plan, found.receipts, **batch.names)
         told = DeliveryBatch(batch.id, batch.application, found.decisions(poll.decisions), poll, inbox.in_doubt())
+        self._stored.append(found.stored)
         return _Decided(told, found.applied, lambda: found.messages, lambda: _collected(found.messages), found.kept)
 
     def _run(self, decided: "_Decided") -> None:
@@ -187,6 +189,13 @@ class Delivery:
         self._kept = decided.kept
         if self._on_answers is not None:
             self._on_answers(batch)
+        # What waits is among the rows of this batch now.
+        self._let_go(but=1)
+
+    def _let_go(self, *, but: int) -> None:
+        """Free what Spark keeps of earlier batches: by itself it does so when Java has collected their plans."""
+        while len(self._stored) > but:
+            compat.let_go(self._stored.pop(0))
 
     def _hand_out(self, decided: "_Decided") -> None:
         try:
@@ -220,6 +229,7 @@ class Delivery:
     def close(self) -> None:
         """Close the history, if this opened it."""
         self._inbox = self._kept = None
+        self._let_go(but=0)
         self._history.close()
 
 

@@ -112,6 +112,8 @@ class Decided:
     kept: "DataFrame | None"
     """The rows that wait, to be handed in again with the next batch; None if there are none."""
     rows: "DataFrame"
+    stored: "DataFrame"
+    """What Spark keeps, until somebody lets it go."""
     columns: list[str]
 
     def decisions(self, words: pa.RecordBatch) -> "DataFrame":
@@ -167,6 +169,7 @@ class DeliveryShards:
             _messages(checked, frame.columns, stream),
             waits,
             checked,
+            rows,
             frame.columns,
         )
 
