@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 import dochistory as dh
 from dochistory import _checks
 from dochistory.audit import damage, refusals, replays, settling, states, store
-from dochistory.audit.bucket import Bucket
 from dochistory.audit.contents import Contents
 from dochistory.audit.entries import APPLICATION, ENTRIES, TIME, count_column, of_batch
 from dochistory.audit.files import Directory
+from dochistory.audit.places import files_of
 from dochistory.audit.resubmission import Resubmission
 from dochistory.audit.settling import OPEN, SETTLED
 from dochistory.resolvers import Resolver
@@ -53,7 +53,7 @@ class AuditLog:
         self, history: dh.History, directory: str | os.PathLike[str] | None = None, *, lock_timeout: float = 30.0
     ) -> None:
         self.history = history
-        self._store = store.Store(_files_of(history, directory, lock_timeout))
+        self._store = store.Store(files_of(history, directory, lock_timeout))
         self._contents = Contents(history, self._store)
 
     @property
@@ -474,24 +474,6 @@ class AuditLog:
             more = f" ({len(damages) - 1} more files are damaged)" if len(damages) > 1 else ""
             raise dh.CorruptError(f"[DH-CORRUPT] {first.path}: {first.reason}{more}")
         return checked
-
-
-def _files_of(history: dh.History, directory: str | os.PathLike[str] | None, lock_timeout: float) -> store.Files:
-    client = history._objects  # noqa: SLF001 - the package's own
-    if client is not None:
-        return (
-            Bucket(client, lock_timeout)
-            if directory is None
-            else Directory(Path(directory).absolute(), None, lock_timeout)
-        )
-    own = Path(history.path)
-    place = (own / "audit" if directory is None else Path(directory)).absolute()
-    return Directory(place, known_of(own, place), lock_timeout)
-
-
-def known_of(history: Path, directory: Path) -> Path | None:
-    """Where a history records the id of its audit log; None for a log outside the history."""
-    return history / "known" / "audit" if directory == history / "audit" else None
 
 
 def _name(trigger: dh.Trigger | str) -> str:
