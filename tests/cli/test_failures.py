@@ -13,7 +13,7 @@ import pytest
 import dochistory as dh
 from dochistory.cli.failures import Exit, explained
 from tests.cli.conftest import Run
-from tests.support import documents, trigger
+from tests.support import documents, entries, trigger
 
 H = "orders.history"
 
@@ -107,11 +107,13 @@ def test_a_damaged_history_is_found(run: Run, orders: Path) -> None:
 
 
 def test_a_locked_history_is_worth_another_try(run: Run, orders: Path) -> None:
+    with dh.open(orders) as history:
+        history.begin(documents(["a"]), trigger("returns")).complete()
     holder = (
         "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); "
         "sys.stdin.read()"
     )
-    turn = next(orders.glob("triggers/*/turn"))
+    turn = next(orders.glob("triggers/orders-*/turn"))
     with subprocess.Popen(
         [sys.executable, "-c", holder, str(turn)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -120,6 +122,9 @@ def test_a_locked_history_is_worth_another_try(run: Run, orders: Path) -> None:
         ran = run("purge", "--history", orders, "--lock-timeout", "100 ms", "--now", "2099-01-01T00:00:00Z", "--force")
         process.communicate("")
     assert (ran.status, "[DH-LOCKED]" in ran.err) == (3, True)
+    # The others did not wait for that.
+    with dh.open(orders, read_only=True) as history:
+        assert [len(entries(history, trigger(name))) for name in ("orders", "returns")] == [3, 0]
 
 
 def test_internal_error_is_a_sentence_with_traceback_on_demand(

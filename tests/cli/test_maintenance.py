@@ -167,7 +167,7 @@ def test_a_damaged_trigger_keeps_no_other_from_being_purged(run: Run, orders: Pa
     ran = run("purge", "--history", orders, "--now", LATER, "--force", "--json")
     purged = json.loads(ran.out)
     assert purged["triggers"]["orders"]["entries"] > 0
-    assert purged["damaged"]["aged"].startswith("[DH-CORRUPT]")
+    assert purged["not_purged"]["aged"].startswith("[DH-CORRUPT]")
     assert (ran.status, json.loads(ran.err)["error"]["code"]) == (1, "DH-CORRUPT")
     ran = run("purge", "--history", orders)
     assert (ran.status, "aged: not purged: [DH-CORRUPT]" in ran.err) == (1, True)

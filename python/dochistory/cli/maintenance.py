@@ -136,33 +136,33 @@ def purge(context: Context) -> Exit:
     options = context.options
     now = options.now or dt.datetime.now(dt.UTC)
     purged: dict[str, Any] = {}
-    damaged: dict[str, dh.DocHistoryError] = {}
+    left: dict[str, dh.DocHistoryError] = {}
     with context.open(read_only=options.dry_run) as history:
         path = None if isinstance(context.place, str) else context.place
         for name in context.chosen(triggers_ever_used(history, path)):
             try:
                 gone = history.purge(context.described(name), now=now, dry_run=options.dry_run, force=options.force)
             except dh.DocHistoryError as error:
-                if not is_damage(error) or options.trigger:
+                if options.trigger or not (is_damage(error) or isinstance(error, dh.LockedError)):
                     raise
-                damaged[name] = error
+                left[name] = error
                 continue
             purged.update(gone)
-    _show_purged(context, now, purged, damaged)
-    if damaged:
-        raise next(iter(damaged.values()))
+    _show_purged(context, now, purged, left)
+    if left:
+        raise next(iter(left.values()))
     return Exit.DONE
 
 
 def _show_purged(
-    context: Context, now: dt.datetime, purged: dict[str, Any], damaged: dict[str, dh.DocHistoryError]
+    context: Context, now: dt.datetime, purged: dict[str, Any], left: dict[str, dh.DocHistoryError]
 ) -> None:
     is_dry = context.options.dry_run
     if context.json:
-        told = {name: str(error) for name, error in damaged.items()}
-        print(show.as_json({"dry_run": is_dry, "now": now, "triggers": purged, "damaged": told}))
+        told = {name: str(error) for name, error in left.items()}
+        print(show.as_json({"dry_run": is_dry, "now": now, "triggers": purged, "not_purged": told}))
         return
-    for name, error in damaged.items():
+    for name, error in left.items():
         context.warn(f"{name}: not purged: {error}")
     title = "what would go" if is_dry else "what went"
     rows = [
