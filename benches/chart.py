@@ -12,7 +12,6 @@ import matplotlib.pyplot as plt
 
 from benches.table import JOBS, OWN, Job, figures
 
-_MEASURED_BY = {"bench": "runner", "lived": "lived"}
 SHOWN = ("classify", "classify_small", "begin_complete")
 OWN_COLOUR, PEER_COLOUR = "#2b6cb0", "#a0aec0"
 
@@ -86,15 +85,18 @@ def _rates(panel: Any, own: dict[str, float], peers: dict[str, Any]) -> None:
     panel.spines[["top", "right"]].set_visible(False)
 
 
+_RUNS = {"bench": ("runner", draw, "benchmark"), "lived": ("lived", draw_lives, "lived")}
+"""Of each run: the module that measures it, what draws it, and the picture."""
+
+
 def main() -> None:
     """Draw the last run."""
     parser = argparse.ArgumentParser(prog="python -m benches.chart", description=main.__doc__)
-    parser.add_argument("run", nargs="?", choices=["bench", "lived"], default="bench", help="which one (bench)")
+    parser.add_argument("run", nargs="?", choices=list(_RUNS), default="bench", help="which one (bench)")
     run = parser.parse_args().run
-    source = Path(f"out/{run}.json")
+    source, (module, paint, picture) = Path(f"out/{run}.json"), _RUNS[run]
     if not source.is_file():
-        parser.error(f"there is no {source}: measure first (python -m benches.{_MEASURED_BY[run]})")
-    paint, picture = {"bench": (draw, "benchmark"), "lived": (draw_lives, "lived")}[run]
+        parser.error(f"there is no {source}: measure first (python -m benches.{module})")
     paint(json.loads(source.read_text()), Path(f"docs/images/{picture}.png"))
 
 

@@ -24,6 +24,12 @@ TIME_TO_LIVE = "2 hours"
 """Of `orders()`; not the default, so whoever writes to such a history has to say it as well."""
 
 
+def stored(spark: "SparkSession") -> set[int]:
+    """What Spark stores, by number."""
+    any_spark: Any = spark
+    return set(any_spark.sparkContext._jsc.getPersistentRDDs())  # noqa: SLF001 - no other way to see
+
+
 def orders(**settings: Any) -> dh.Trigger:
     """A trigger that detects duplicates by its history."""
     return dh.Trigger("orders", **{"history_time_to_live": TIME_TO_LIVE, **settings})

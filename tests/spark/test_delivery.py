@@ -16,6 +16,7 @@ from pyspark.errors import StreamingQueryException
 
 import dochistory as dh
 from tests.delivery.support import header
+from tests.spark.support import stored
 from tests.spark.where import Where
 
 if TYPE_CHECKING:
@@ -231,10 +232,6 @@ def test_workers_apply_streams_beside_their_own_log_received(feed: Feed, history
 
 
 def test_spark_keeps_the_rows_of_the_last_batch_alone(spark: SparkSession, history_path: Path) -> None:
-    def kept() -> int:
-        found: int = spark.sparkContext._jsc.getPersistentRDDs().size()  # noqa: SLF001 - no other way to see
-        return found
-
     told: list[list[str]] = []
 
     def answered(batch: Any) -> None:
@@ -244,13 +241,13 @@ def test_spark_keeps_the_rows_of_the_last_batch_alone(spark: SparkSession, histo
     handle = handler(
         history_path, lambda _new, _batch: None, start={"a": 0, "b": 0}, application="app", on_answers=answered
     )
-    before = kept()
+    before = stored(spark)
     batches = [[("a", CHAIN[1])], [("b", CHAIN[0])], [("b", CHAIN[1])], [("a", CHAIN[0])], [("a", CHAIN[2])]]
     for number, rows in enumerate(batches):
         handle(spark.createDataFrame([(*row, "x") for row in rows], SCHEMA), number)
-        assert kept() <= before + 1
+        assert len(stored(spark) - before) <= 1
     handle.close()
-    assert kept() <= before
+    assert not stored(spark) - before
     with dh.open(history_path, read_only=True) as history:
         assert history.delivery_status()["log_received"].to_pylist() == [30, 20]
     assert [len(rows) for rows in told] == [1] * len(batches)

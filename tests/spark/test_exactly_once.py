@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 import dochistory as dh
 from dochistory.spark import compat
-from tests.spark.support import Service, Stream, orders, rows
+from tests.spark.support import Service, Stream, orders, rows, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -375,16 +375,12 @@ def test_spark_keeps_no_rows_of_batches_that_ended(
         if fails:
             raise dh.RolledBack
 
-    def kept() -> int:
-        found: int = spark.sparkContext._jsc.getPersistentRDDs().size()  # noqa: SLF001 - no other way to see
-        return found
-
     handle = dh.spark.exactly_once(history_path, orders(), service, application="app", decide_on=decide_on)
-    before = kept()
+    before = stored(spark)
     for number in range(2):
         with suppress(dh.RolledBack):
             handle(spark.createDataFrame([(f"kept-{number}",)], "uuid string"), number)
-    assert kept() <= before
+    assert not stored(spark) - before
 
 
 def test_options_that_cannot_be_are_refused(history_path: Path, service: Service) -> None:

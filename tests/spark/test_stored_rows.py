@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import dochistory as dh
 from dochistory.spark import compat
-from tests.spark.support import SCHEMA, Stream, orders, rows, states
+from tests.spark.support import SCHEMA, Stream, orders, rows, states, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,12 +61,6 @@ def ids_of(frame: "DataFrame") -> list[str]:
 def handle(history: Path, service: Callable[["DataFrame", Any], object], **options: Any) -> Any:
     trigger = options.pop("trigger", orders())
     return dh.spark.exactly_once(history, trigger, service, **{"application": "batches", **options})
-
-
-def stored(spark: "SparkSession") -> set[int]:
-    """What Spark stores, by number."""
-    any_spark: Any = spark
-    return set(any_spark.sparkContext._jsc.getPersistentRDDs())  # noqa: SLF001
 
 
 def known(history: Path, completed: Sequence[str], processing: Sequence[str] = ()) -> None:
