@@ -241,7 +241,11 @@ def _copy_all(source: Path, target: Path, names: list[str]) -> None:
 
 
 def _copy_file(source: Path, target: Path, extent: tuple[int, int] | None = None) -> None:
-    """Copy a file; of a log only the content at the moment, and then the room behind it."""
+    """Copy a file; of a log only the content at the moment, and then the room behind it.
+
+    Raises:
+        FileNotFoundError: there is no such file, or it was a log, and another one has taken the file meanwhile.
+    """
     with source.open("rb") as read:
         # The copy must never be readable for users who may not read the source, not even for a moment.
         mode = stat.S_IMODE(os.fstat(read.fileno()).st_mode)
@@ -250,6 +254,8 @@ def _copy_file(source: Path, target: Path, extent: tuple[int, int] | None = None
             while chunk := _read(read, source):
                 copy.write(chunk)
             if extent is not None:
+                if not os.path.samestat(os.fstat(read.fileno()), source.stat()):
+                    raise FileNotFoundError(errno.ENOENT, "another log has this file", str(source))
                 copy.truncate(extent[0])
                 copy.truncate(extent[1])
             copy.flush()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import dochistory as dh
-from dochistory import _files
+from dochistory import _files, _native
 
 ROOMS = ("triggers", "mappers", "delivery")
 """What holds key spaces: those of triggers, of mappers and of guaranteed delivery."""
@@ -27,7 +27,6 @@ ROOMS = ("triggers", "mappers", "delivery")
 _MANIFEST = re.compile(r"manifest-(\d{20})")
 _DATA = ("segment-", "filter-", "values-", "log-")
 _LEASE_SECONDS = 86_400
-_CHUNK = 1 << 16
 _TRIES = 20
 
 
@@ -42,7 +41,7 @@ class Space:
     turn: bytes
     files: tuple[str, ...]
     logs: dict[str, tuple[int, int]]
-    """How far each log's bytes go, and how long it was: between them it read as zeros."""
+    """How far each log's frames go, and how long it was: between them stands nothing that counts."""
 
 
 @dataclass(frozen=True)
@@ -194,19 +193,9 @@ def _space(directory: Path, pins: list[Path]) -> Space | None:
         pass  # without the right to write here the copy is made again if a file goes away meanwhile
     turn = directory / "turn"
     files = tuple(name for name in names if name.startswith(_DATA))
-    logs = {name: _extent(directory / name) for name in files if name.startswith("log-")}
+    logs = {}
+    for name in (name for name in files if name.startswith("log-")):
+        # A log that is gone was over, and the manifest does not name it.
+        if (extent := _native._log_extent(directory / name)) is not None:  # noqa: SLF001
+            logs[name] = extent
     return Space(directory, manifest.name, held, turn.read_bytes() if turn.is_file() else b"", files, logs)
-
-
-def _extent(log: Path) -> tuple[int, int]:
-    """The end of a log's bytes, without the room made ahead, and its length."""
-    with log.open("rb") as opened:
-        length = os.fstat(opened.fileno()).st_size
-        end = length
-        while end:
-            start = max(end - _CHUNK, 0)
-            chunk = os.pread(opened.fileno(), end - start, start).rstrip(b"\0")
-            if chunk:
-                return start + len(chunk), length
-            end = start
-    return 0, length

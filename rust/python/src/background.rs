@@ -1,6 +1,7 @@
 //! Maintenance in the background: threads of their own, which `begin` starts when something is due.
 //! For each handle there is at most one that puts a full log into segments, one that renews the
-//! filter in memory after that, and one that compacts and builds filters. Closing the history stops
+//! filter in memory after that, one that compacts and builds filters, and one that gives back what
+//! is kept for the next log once nobody writes. Closing the history stops
 //! them, which does no harm: finished steps stay, and the rest comes next time.
 
 use std::collections::HashMap;
@@ -21,6 +22,8 @@ const LONGEST_OVERDUE_WAIT: Duration = Duration::from_millis(150);
 /// Maximum time that closing waits for it.
 const CLOSING_WAIT: Duration = Duration::from_millis(150);
 const BETWEEN_LOOKS: Duration = Duration::from_micros(250);
+/// Nobody writes if nothing came for so long, or up to twice as long.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// How long maintenance that failed is not tried again: at first, and when it goes on failing.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -89,6 +92,8 @@ pub(crate) struct Maintenance {
     sealing: Job,
     /// By itself: the next log is not to wait for it.
     renewing: Arc<Job>,
+    /// Gives back what is kept for the next log.
+    releasing: Job,
     stop: Arc<AtomicBool>,
 }
 
@@ -135,6 +140,13 @@ impl Job {
         }
     }
 
+    /// Let a pause of the job end now.
+    fn wake(&self) {
+        if let Some(thread) = self.lock().as_ref() {
+            thread.thread().unpark();
+        }
+    }
+
     fn join(&self) {
         if let Some(thread) = self.lock().take() {
             drop(thread.join());
@@ -159,6 +171,7 @@ impl Maintenance {
     pub(crate) fn start_for(&self, history: &Arc<History>, name: &str) -> Option<Failed> {
         let failed = self.collect();
         if history.is_seal_due(name) {
+            self.start_releasing(history);
             let (history, name, renewing) = (history.clone(), name.to_owned(), self.renewing.clone());
             self.sealing.start(("dochistory-sealing", SEALING_NICER), of_trigger(&name), move || {
                 seal(&history, &name)?;
@@ -185,6 +198,21 @@ impl Maintenance {
         failed
     }
 
+    /// Watch for a time without writes. The thread keeps no history open.
+    fn start_releasing(&self, history: &Arc<History>) {
+        let (history, stop) = (Arc::downgrade(history), self.stop.clone());
+        self.releasing.start(("dochistory-releasing", MAINTAINING_NICER), "logs that are over".into(), move || {
+            loop {
+                std::thread::park_timeout(IDLE);
+                let Some(history) = history.upgrade().filter(|_| !stop.load(Ordering::Relaxed)) else { return Ok(()) };
+                // What cannot be given back now is with the next log.
+                if !history.release_if_idle().unwrap_or(false) {
+                    return Ok(());
+                }
+            }
+        });
+    }
+
     fn start(&self, history: &Arc<History>, name: &str) {
         let (history, of) = (history.clone(), name.to_owned());
         self.run(of_trigger(name), move |hear| history.maintain(&of, false, hear));
@@ -207,7 +235,7 @@ impl Maintenance {
 
     /// How the last maintenance failed, if it did.
     fn collect(&self) -> Option<Failed> {
-        let failed = [&self.sealing, &*self.renewing, &self.maintaining].map(Job::collect);
+        let failed = [&self.sealing, &*self.renewing, &self.maintaining, &self.releasing].map(Job::collect);
         failed.into_iter().flatten().next()
     }
 
@@ -215,14 +243,17 @@ impl Maintenance {
     pub(crate) fn close(&self) {
         self.maintaining.wait(CLOSING_WAIT);
         self.stop.store(true, Ordering::Relaxed);
+        self.releasing.wake();
         self.sealing.join();
         self.renewing.join();
         self.maintaining.join();
+        self.releasing.join();
     }
 }
 
 impl Drop for Maintenance {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.releasing.wake();
     }
 }

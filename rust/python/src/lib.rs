@@ -84,7 +84,7 @@ mod _native {
     #[pymodule_export]
     use super::open::{_open_described, open};
     #[pymodule_export]
-    use super::paths::{_is_there, local_path};
+    use super::paths::{_is_there, _log_extent, local_path};
     #[pymodule_export]
     use super::repair::repair;
     #[pymodule_export]

@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use dochistory_core::Error;
+use dochistory_core::history::log_extent;
 use pyo3::prelude::*;
 
 use crate::arguments::shown;
+use crate::calls::outside;
 use crate::errors::{Failure, Outcome};
 
 /// The directory that a path or a `file:` URL names, as an absolute path that outlives a change of
@@ -34,6 +36,13 @@ pub(crate) fn local_path(#[pyo3(from_py_with = path)] path: PathBuf) -> Outcome<
 #[pyo3(signature = (path))]
 pub(crate) fn _is_there(path: OsString) -> bool {
     Path::new(&path).exists()
+}
+
+/// Where the frames of a log file end, and its length, in bytes; none if there is no such file.
+#[pyfunction]
+#[pyo3(signature = (path))]
+pub(crate) fn _log_extent(py: Python<'_>, path: PathBuf) -> Outcome<Option<(u64, u64)>> {
+    Ok(outside(py, || log_extent(&path))?)
 }
 
 /// The argument `path`: a directory of this machine, or a URL that names one.

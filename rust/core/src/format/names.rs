@@ -57,6 +57,8 @@ impl Room {
 pub(crate) enum FileKind {
     Manifest,
     Log,
+    /// A log that is over, whose file the next one takes.
+    OldLog,
     Segment,
     GlobalFilter,
     Values,
@@ -71,9 +73,10 @@ pub(crate) enum FileKind {
 }
 
 impl FileKind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Manifest,
         Self::Log,
+        Self::OldLog,
         Self::Segment,
         Self::GlobalFilter,
         Self::Values,
@@ -88,6 +91,7 @@ impl FileKind {
         match self {
             Self::Manifest => "manifest-",
             Self::Log => "log-",
+            Self::OldLog => "old-",
             Self::Segment => "segment-",
             Self::GlobalFilter => "filter-",
             Self::Values => "values-",

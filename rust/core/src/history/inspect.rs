@@ -2,17 +2,20 @@
 
 use std::collections::HashSet;
 use std::ops::{Range, RangeInclusive};
+use std::path::Path;
+use std::sync::PoisonError;
 use std::time::Duration;
 use std::vec::IntoIter;
 
 use super::History;
 use crate::columns::Documents;
+use crate::io::Disk;
 use crate::key::{Codec, Form};
 use crate::segment::format::Mark;
 use crate::store::batch::IdBatch;
 use crate::store::{EntryCursor, ListedEntry, Maintained, Progress, Purge, Purged, SpaceSettings};
 use crate::types::{Ending, TransactionEntry};
-use crate::{Error, Result};
+use crate::{Error, Result, wal};
 
 use crate::store::SpaceStatistics;
 
@@ -54,6 +57,15 @@ pub struct Selection {
 impl Default for Selection {
     fn default() -> Self {
         Self { status: None, started_at: i64::MIN..i64::MAX, part: (0, 1) }
+    }
+}
+
+/// Where the frames of a log file end, and its length; none if there is no such file. What stands
+/// behind them may be remains of another log.
+pub fn log_extent(path: &Path) -> Result<Option<(u64, u64)>> {
+    match wal::extent(&Disk, path) {
+        Err(error) if error.is_missing() => Ok(None),
+        extent => extent.map(Some),
     }
 }
 
@@ -212,6 +224,17 @@ impl History {
     /// Put the entries of a log that was full into segments.
     pub fn seal(&self, trigger: &str) -> Result<()> {
         self.space(trigger)?.seal_frozen()
+    }
+
+    /// Give back what triggers keep for their next log, where nothing was written since the last
+    /// call. Answers whether any may keep something still.
+    pub fn release_if_idle(&self) -> Result<bool> {
+        let spaces: Vec<_> = self.spaces.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let mut is_kept = false;
+        for space in spaces {
+            is_kept |= space.release_if_idle()?;
+        }
+        Ok(is_kept)
     }
 
     /// Make the filter over what was written since good again. It is due after a log was put into

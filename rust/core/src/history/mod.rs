@@ -9,7 +9,7 @@ pub use objects::copy_from_objects;
 #[doc(hidden)]
 pub use pin::Described;
 
-pub use inspect::{Entries, EntryBatch, EntryStatus, Progressed, Selection};
+pub use inspect::{Entries, EntryBatch, EntryStatus, Progressed, Selection, log_extent};
 
 use std::collections::HashMap;
 use std::io::ErrorKind;

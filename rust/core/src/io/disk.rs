@@ -17,6 +17,10 @@ const PRIVATE: u32 = 0o640;
 /// The exit code of `flock` when another process holds the lock; no other failure uses it.
 const HELD: i32 = 75;
 
+/// File systems of one machine that write over a file in place: ext2 to ext4, and XFS.
+#[cfg(target_os = "linux")]
+const LOCAL: [u64; 2] = [0xef53, 0x5846_5342];
+
 /// The file system of this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
@@ -82,6 +86,11 @@ impl FileSystem for Disk {
         }
         let number = u32::try_from(process.number).ok()?;
         Some(started(number).is_some_and(|since| since == process.started))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn is_local(&self, directory: &Path) -> bool {
+        rustix::fs::statfs(directory).is_ok_and(|there| LOCAL.contains(&(there.f_type as u64)))
     }
 
     fn excludes_processes(&self, path: &Path) -> Option<bool> {
@@ -175,6 +184,14 @@ impl File for fs::File {
         drop(self.set_len(0));
     }
 
+    fn clear(&self, bytes: Range<u64>) {
+        write_back::clear(self, bytes);
+    }
+
+    fn names(&self) -> io::Result<u64> {
+        stat::names_of_file(self)
+    }
+
     fn identify(&self) -> io::Result<FileId> {
         Ok(stat::of_file(self)?.0)
     }
@@ -189,6 +206,14 @@ impl File for fs::File {
 
     fn try_lock(&self) -> io::Result<bool> {
         match fs::File::try_lock(self) {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn try_share(&self) -> io::Result<bool> {
+        match fs::File::try_lock_shared(self) {
             Ok(()) => Ok(true),
             Err(TryLockError::WouldBlock) => Ok(false),
             Err(TryLockError::Error(error)) => Err(error),

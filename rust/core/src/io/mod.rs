@@ -80,6 +80,11 @@ pub trait FileSystem: Send + Sync + std::fmt::Debug {
     fn excludes_processes(&self, _path: &Path) -> Option<bool> {
         None
     }
+    /// Whether locks of files in this directory keep every other process out as long as they are
+    /// held, and writing over a file takes no new blocks.
+    fn is_local(&self, _directory: &Path) -> bool {
+        false
+    }
     /// Bytes that nobody can guess. (Names of temporary files need none: process, clock and a
     /// counter set them apart.)
     fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
@@ -114,6 +119,12 @@ pub trait File: Send + Sync + std::fmt::Debug {
     fn start_writing(&self, _bytes: Range<u64>) {}
     /// Give back the room of a file that could not be written whole, and that nothing names.
     fn free(&self) {}
+    /// Give back the blocks of these bytes, which read as zeros then. It promises nothing.
+    fn clear(&self, _bytes: Range<u64>) {}
+    /// The number of the file's names; 0 if that is unknown.
+    fn names(&self) -> io::Result<u64> {
+        Ok(0)
+    }
     /// Which file this is.
     fn identify(&self) -> io::Result<FileId>;
     /// Length in bytes.
@@ -122,6 +133,11 @@ pub trait File: Send + Sync + std::fmt::Debug {
     fn map(&self, length: u64) -> io::Result<Mapping>;
     /// Take the file's lock, if it is free.
     fn try_lock(&self) -> io::Result<bool>;
+    /// Take a part in the file's lock, if nobody has it alone. Others may have parts, too. It ends
+    /// with the last of the file's users here, or with [`File::unlock`].
+    fn try_share(&self) -> io::Result<bool> {
+        Ok(true)
+    }
     /// Take the file's lock once it is free, after those who waited before.
     fn lock(&self) -> io::Result<()> {
         while !self.try_lock()? {

@@ -133,6 +133,12 @@ impl NamedFile {
         self.file.write_back(before, next).map_err(Error::io("write", &self.path))
     }
 
+    /// Whether nobody else has the file open who shares its lock, and it has one name only.
+    pub(crate) fn is_alone(&self) -> Result<bool> {
+        let is_free = self.file.try_lock().map_err(Error::io("lock", &self.path))?;
+        Ok(is_free && self.file.names().map_err(Error::io("look at", &self.path))? == 1)
+    }
+
     /// Length in bytes.
     pub(crate) fn length(&self) -> Result<u64> {
         self.file.len().map_err(Error::io("look at", &self.path))

@@ -32,6 +32,13 @@ mod asked {
         }
     }
 
+    pub(crate) fn names_of_file(file: &std::fs::File) -> io::Result<u64> {
+        match statx(file, Path::new(""), AtFlags::EMPTY_PATH, StatxFlags::NLINK) {
+            Err(Errno::NOSYS) => plainly::names_of_file(file),
+            answer => Ok(answer?.stx_nlink.into()),
+        }
+    }
+
     fn ask(place: impl AsFd, path: &Path, flags: AtFlags) -> Result<Statx, Errno> {
         statx(place, path, flags, StatxFlags::INO | StatxFlags::SIZE | StatxFlags::BTIME)
     }
@@ -62,6 +69,10 @@ mod plainly {
         Ok(told(&file.metadata()?))
     }
 
+    pub(crate) fn names_of_file(file: &File) -> io::Result<u64> {
+        Ok(file.metadata()?.nlink())
+    }
+
     fn told(metadata: &Metadata) -> (FileId, u64) {
         let born = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let born_ns = born.map_or(0, |born| born.as_nanos());
@@ -70,9 +81,9 @@ mod plainly {
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use asked::{of_file, of_path};
+pub(crate) use asked::{names_of_file, of_file, of_path};
 #[cfg(not(target_os = "linux"))]
-pub(crate) use plainly::{of_file, of_path};
+pub(crate) use plainly::{names_of_file, of_file, of_path};
 
 #[cfg(test)]
 mod tests {

@@ -50,6 +50,18 @@ pub(super) fn write_back(_file: &File, _before: Range<u64>, _next: Range<u64>) -
     Ok(())
 }
 
+/// Give back the blocks of these bytes. Where the file system cannot, they stay.
+#[cfg(target_os = "linux")]
+pub(super) fn clear(file: &File, bytes: Range<u64>) {
+    use rustix::fs::{FallocateFlags, fallocate};
+
+    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(file, how, bytes.start, bytes.end.saturating_sub(bytes.start)).ok();
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn clear(_file: &File, _bytes: Range<u64>) {}
+
 #[cfg(not(target_os = "linux"))]
 pub(super) fn start(_file: &File, _bytes: Range<u64>) {}
 

@@ -3,6 +3,7 @@
 //! | file | goes |
 //! |---|---|
 //! | a manifest, segment, filter, log or file of values that the newest manifest and no pin names | when the next manifest is published |
+//! | the file of a log that is over, kept for the next one | when that takes it; if nobody writes, or its keeper died, with the next maintenance |
 //! | a temporary file | then, too: its writer held the lock, finds that it is gone, or needs no name (`io/spool.rs`) |
 //! | what a compaction made that failed | at once; if it died, with the next maintenance |
 //! | a part of a load that failed | at once; if it died, with the next maintenance, or the next load |
@@ -62,7 +63,7 @@ impl Writer<'_> {
                 // Its writer held the lock that we hold now, so it died; or it prepared a manifest
                 // that would follow the one before ours.
                 FileKind::Temporary => true,
-                FileKind::Pin | FileKind::New | FileKind::LoadPart => false,
+                FileKind::Pin | FileKind::New | FileKind::LoadPart | FileKind::OldLog => false,
             }
         };
         let (manifests, others): (Vec<_>, Vec<_>) =
@@ -74,13 +75,16 @@ impl Writer<'_> {
 impl KeySpace {
     /// Remove files, in this order.
     pub(super) fn remove_all(&self, paths: &[PathBuf]) -> Result<()> {
-        paths.iter().try_for_each(|path| self.env.system.remove_if_there(path))
+        paths
+            .iter()
+            .try_for_each(|path| if self.keep_log(path) { Ok(()) } else { self.env.system.remove_if_there(path) })
     }
 
     /// Collect the orphans of interrupted work.
     pub(super) fn collect_orphans(&self) -> Result<()> {
         let names = self.env.system.names(&self.directory)?;
         self.collect_new(&names)?;
+        self.collect_old_logs(&names)?;
         // Unless another load is writing now.
         let lock = self.load_lock()?;
         if let Some(held) = lock.take(Duration::ZERO, || {})? {

@@ -26,6 +26,7 @@ mod pin;
 mod publish;
 mod publish_beside;
 mod purge;
+mod recycled;
 pub(crate) mod registry;
 mod released;
 pub(crate) mod repair;
@@ -66,6 +67,7 @@ use mirror::Mirror;
 pub(crate) use mirror::{Ahead, Seen};
 pub use pin::Pin;
 pub use purge::{Purge, Purged};
+use recycled::Recycled;
 pub(crate) use settings::SpaceSettings;
 use sync::GroupSync;
 pub(crate) use view::View;
@@ -97,6 +99,8 @@ pub(crate) struct KeySpace {
     known: OnceLock<()>,
     /// Where its durable truth is, if not in its directory.
     mirror: Option<Arc<Mirror>>,
+    /// The file of a log that is over.
+    recycled: Recycled,
 }
 
 /// The counters of this handle since it was opened.
@@ -139,6 +143,7 @@ impl KeySpace {
             fresh: AtomicU64::new(0),
             known,
             mirror,
+            recycled: Recycled::default(),
         }
     }
 
@@ -149,7 +154,9 @@ impl KeySpace {
 
     /// A space in a room, whose directory is created with its first space.
     pub(crate) fn new_in_room(env: Environment, directory: PathBuf, name: &str) -> Self {
-        Self { makes_room: true, ..Self::new(env, directory, name) }
+        let mut space = Self::new(env, directory, name);
+        space.makes_room = true;
+        space
     }
 
     /// Create the directory above, durably, if this space has to.

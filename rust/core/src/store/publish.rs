@@ -105,7 +105,19 @@ impl KeySpace {
     pub(super) fn new_log(&self, id: u64, frames: FrameForms) -> Result<Log> {
         let path = FileKind::Log.path(&self.directory, id);
         self.env.system.remove_if_there(&path)?;
-        Log::create(&*self.env.system, &path, id, Owner::new(self.env.history, &self.name), frames)
+        let owner = Owner::new(self.env.history, &self.name);
+        let log = match self.recycled_log(&path, id, owner, frames)? {
+            Some(log) => log,
+            None => Log::create(&*self.env.system, &path, id, owner, frames)?,
+        };
+        // What was made here is not read again.
+        self.change(|slot| {
+            if let Some(view) = slot {
+                view.made = Some(log.clone());
+            }
+            Ok(())
+        })?;
+        Ok(log)
     }
 }
 

@@ -53,6 +53,8 @@ pub(crate) struct View {
     /// Files of values, in look-up order.
     pub(crate) values: Vec<Placed>,
     pub(crate) log: Log,
+    /// The next log, which this process has made and is about to publish.
+    pub(super) made: Option<Log>,
     pub(crate) memtable: Memtable,
     /// The entries of the log before, while they are not in segments.
     pub(crate) frozen: Option<Arc<Frozen>>,
@@ -184,6 +186,7 @@ impl View {
             apart: Vec::new(),
             values: Vec::new(),
             log: log_of(env, directory, &manifest, known)?,
+            made: None,
             memtable: Memtable::new(&manifest, START),
             frozen: None,
             frozen_log: None,
@@ -447,6 +450,11 @@ impl View {
 
 /// The log that a manifest names; the one that is open already, if it is the same.
 fn log_of(env: &Environment, directory: &Path, manifest: &Manifest, known: Option<&View>) -> Result<Log> {
+    if let Some(made) = known.and_then(|known| known.made.as_ref()).filter(|made| made.id == manifest.log.id)
+        && made.is_in_place(&*env.system)?
+    {
+        return Ok(made.clone());
+    }
     match known.filter(|known| known.log.id == manifest.log.id) {
         Some(known) if !known.log.is_closed => Ok(known.log.clone()),
         _ => {

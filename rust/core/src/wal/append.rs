@@ -1,10 +1,12 @@
 //! Appending a frame, and making room behind it: the sync of a later frame that changes neither the
-//! length of the file nor its blocks has less to write.
+//! length of the file nor its blocks has less to write. Where the file was another log's before, its
+//! blocks are room already (`recycle.rs`).
 
 use std::io;
 use std::sync::atomic::Ordering;
 
 use super::Log;
+use super::frame::HEADER;
 use crate::{Error, Result};
 
 /// Least room behind a frame, in bytes.
@@ -26,12 +28,29 @@ impl Log {
         if end > self.room.load(Ordering::Relaxed) && self.is_written_with_room(bytes, position)? {
             return Ok(());
         }
-        self.file.file.write_at(bytes, position).map_err(|error| self.failed(error))?;
+        self.write_frame(bytes, position).map_err(|error| self.failed(error))?;
         if bytes.len() as u64 > SHORT {
             // The disk is at work while the frame is applied.
             self.file.file.start_writing(position..end);
         }
         Ok(())
+    }
+
+    /// Write a frame; over the remains of another log with zeros behind it, as long as the header
+    /// that may follow.
+    fn write_frame(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        let (file, end) = (&*self.file.file, position + bytes.len() as u64);
+        let remains = if self.has_remains { self.room.load(Ordering::Relaxed).saturating_sub(end) } else { 0 };
+        let zeros = &[0; HEADER][..remains.min(HEADER as u64) as usize];
+        if zeros.is_empty() {
+            return file.write_at(bytes, position);
+        }
+        if bytes.len() as u64 > SHORT {
+            // First, so that whoever reads meanwhile finds the frame whole or not at all.
+            file.write_at(zeros, end)?;
+            return file.write_at(bytes, position);
+        }
+        file.write_at(&[bytes, zeros].concat(), position)
     }
 
     /// Make room for a frame at `position` and for later ones; answers whether the frame was

@@ -2,6 +2,9 @@
 
 mod append;
 pub(crate) mod frame;
+pub(crate) mod recycle;
+#[cfg(test)]
+mod recycle_tests;
 mod salvage;
 #[cfg(test)]
 mod tests;
@@ -50,6 +53,8 @@ pub(crate) struct Log {
     pub(crate) is_closed: bool,
     /// The length of the file, as far as we know: the end of its room.
     room: Arc<AtomicU64>,
+    /// Whether remains of the log before it stand in its room. Zeros follow each frame there.
+    pub(crate) has_remains: bool,
 }
 
 /// What the frames of a log may say. Earlier versions refuse a log that may say more than they
@@ -129,18 +134,26 @@ impl Log {
         owner: Owner,
         (version, mark): (u32, u64),
     ) -> Result<Self> {
-        let mut out = Encoder::new();
-        out.raw(&MAGIC).u32(version).u32(0).raw(&owner.history).u64(id).u64(owner.trigger).u64(mark);
-        out.raw(&[0; START as usize - 60]).checksum();
-        let file = write_new(system, path, &[&out.finish()])?;
+        let file = write_new(system, path, &[&header(id, owner, (version, mark), false)])?;
+        recycle::hold(system, &file)?;
         let room = Arc::new(AtomicU64::new(START));
         let identity = file.identity()?;
         let (frames, is_closed) = (FrameForms::of_version(version), false);
-        Ok(Self { id, file, inherited: START, mark, frames, identity, is_closed, room })
+        Ok(Self { id, file, inherited: START, mark, frames, identity, is_closed, room, has_remains: false })
     }
 
     pub(crate) fn open(system: &dyn FileSystem, path: &Path, id: u64, owner: Owner, write: bool) -> Result<Self> {
+        let (log, whose) = Self::open_any(system, path, write)?;
+        if whose != owner || log.id != id {
+            return Err(Error::corrupt(path, 16, "this log belongs to another history or trigger"));
+        }
+        Ok(log)
+    }
+
+    /// [`Log::open`] for a log of anybody; answers whose it is.
+    fn open_any(system: &dyn FileSystem, path: &Path, write: bool) -> Result<(Self, Owner)> {
         let file = system.open_at(path, write)?;
+        recycle::hold(system, &file)?;
         let mut bytes = [0; START as usize];
         let length = file.length()?;
         if length < START {
@@ -151,14 +164,14 @@ impl Log {
         let version = from.preamble(MAGIC, VERSION)?;
         checked(&bytes, path)?;
         from.u32()?;
-        if from.bytes16()? != owner.history || from.u64()? != id || from.u64()? != owner.trigger {
-            return Err(from.corrupt("this log belongs to another history or trigger"));
-        }
+        let (history, id, trigger) = (from.bytes16()?, from.u64()?, from.u64()?);
         let mark = if version == WITHOUT_MARK { 0 } else { from.u64()? };
+        let has_remains = version != WITHOUT_MARK && from.u32()? != 0;
         let room = Arc::new(AtomicU64::new(length));
         let identity = file.identity()?;
         let (frames, is_closed) = (FrameForms::of_version(version), false);
-        Ok(Self { id, file, inherited: length, mark, frames, identity, is_closed, room })
+        let log = Self { id, file, inherited: length, mark, frames, identity, is_closed, room, has_remains };
+        Ok((log, Owner { history, trigger }))
     }
 
     /// Close the file until it is needed again. Nobody may be using it, and what this process wrote
@@ -209,6 +222,15 @@ impl Log {
         if position < proven {
             return damaged("the store's record of the log");
         }
+        if self.has_frame_behind(position, |header| header.durable > position)? {
+            damaged("a later frame")
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether the header of such a frame stands anywhere behind a position.
+    fn has_frame_behind(&self, position: u64, is_wanted: impl Fn(FrameHeader) -> bool) -> Result<bool> {
         let length = self.len()?;
         let mut at = position + 8;
         let mut buffer = vec![0; CHUNK + HEADER];
@@ -217,14 +239,44 @@ impl Log {
             self.file.read(&mut buffer[..take], at)?;
             for step in (0..=take.saturating_sub(HEADER)).step_by(8) {
                 let found = FrameHeader::decode(&buffer[step..take], self.place(at + step as u64));
-                if found.is_some_and(|header| header.durable > position) {
-                    return damaged("a later frame");
+                if found.is_some_and(&is_wanted) {
+                    return Ok(true);
                 }
             }
             at += (take.saturating_sub(HEADER) + 8) as u64 & !7;
         }
-        Ok(())
+        Ok(false)
     }
+}
+
+/// Where the frames of a log file end, and its length. Where they end torn, or the file is damaged,
+/// all of it counts.
+pub(crate) fn extent(system: &dyn FileSystem, path: &Path) -> Result<(u64, u64)> {
+    let (log, _) = match Log::open_any(system, path, false) {
+        Err(Error::Corrupt { .. } | Error::Open { .. }) => {
+            let length = system.open_at(path, false)?.length()?;
+            return Ok((length, length));
+        }
+        log => log?,
+    };
+    let length = log.len()?;
+    let (mut frames, mut at) = (Frames::new(&log, START, length), START);
+    loop {
+        match frames.next() {
+            Ok(Next::Frame(_, end)) => at = end,
+            Ok(Next::End) => return Ok((at, length)),
+            Ok(Next::Torn) | Err(Error::Corrupt { .. }) => return Ok((length, length)),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The header of a log.
+fn header(id: u64, owner: Owner, (version, mark): (u32, u64), has_remains: bool) -> Vec<u8> {
+    let mut out = Encoder::new();
+    out.raw(&MAGIC).u32(version).u32(0).raw(&owner.history).u64(id).u64(owner.trigger).u64(mark);
+    out.u32(has_remains.into()).checksum();
+    out.finish()
 }
 
 /// Reads frames one after the other, a chunk at a time.
@@ -234,18 +286,21 @@ pub(crate) struct Frames<'a> {
     length: u64,
     buffer: Vec<u8>,
     buffer_at: u64,
+    /// Whether a frame may be lost in front of others.
+    may_be_torn: bool,
 }
 
 impl<'a> Frames<'a> {
     /// From `position` up to the log's present `length`.
     pub(crate) fn new(log: &'a Log, position: u64, length: u64) -> Self {
-        Self { log, position, length, buffer: Vec::new(), buffer_at: position }
+        Self { log, position, length, buffer: Vec::new(), buffer_at: position, may_be_torn: true }
     }
 
-    /// [`Frames::new`] with a used buffer.
+    /// [`Frames::new`] with a used buffer. What was appended since the log was opened here cannot be
+    /// torn by a crash.
     pub(crate) fn reusing(log: &'a Log, position: u64, length: u64, mut buffer: Vec<u8>) -> Self {
         buffer.clear();
-        Self { log, position, length, buffer, buffer_at: position }
+        Self { log, position, length, buffer, buffer_at: position, may_be_torn: log.inherited > position }
     }
 
     /// The buffer, for the next use.
@@ -261,7 +316,7 @@ impl<'a> Frames<'a> {
         let (place, path) = (self.log.place(position), &self.log.file.path);
         let head = self.fill((self.length - position).min(HEADER as u64) as usize)?;
         let Some(header) = FrameHeader::decode(head, place) else {
-            return Ok(if is_free(head) && self.is_rest_free()? { Next::End } else { Next::Torn });
+            return Ok(if is_free(head) && self.is_over()? { Next::End } else { Next::Torn });
         };
         if header.payload > self.length - position - HEADER as u64 {
             return Ok(Next::Torn);
@@ -274,6 +329,14 @@ impl<'a> Frames<'a> {
         let frame = header.frame(payload, path)?;
         self.position += whole as u64;
         Ok(Next::Frame(Box::new(frame), self.position))
+    }
+
+    /// Whether no frame follows the zeros at this position.
+    fn is_over(&mut self) -> Result<bool> {
+        if !self.log.has_remains {
+            return self.is_rest_free();
+        }
+        Ok(!self.may_be_torn || !self.log.has_frame_behind(self.position, |_| true)?)
     }
 
     /// Whether only zeros follow: a crash that tore several frames may have lost the first one.

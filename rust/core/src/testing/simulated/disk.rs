@@ -69,6 +69,8 @@ struct Inode {
     open: BTreeMap<u64, u64>,
     /// Process and handle that hold the lock.
     lock: Option<(u64, u64)>,
+    /// The handles that share it, and their processes.
+    shares: BTreeMap<u64, u64>,
 }
 
 /// The whole machine.
@@ -213,7 +215,13 @@ impl World {
     pub(super) fn create(&mut self, path: &Path) -> io::Result<(u64, u64)> {
         let inode = self.inodes.len() as u64;
         self.set_new(path, Node::File(inode))?;
-        self.inodes.push(Inode { content: Content::default(), errors: 0, open: BTreeMap::new(), lock: None });
+        self.inodes.push(Inode {
+            content: Content::default(),
+            errors: 0,
+            open: BTreeMap::new(),
+            lock: None,
+            shares: BTreeMap::new(),
+        });
         self.open(path)
     }
 
@@ -347,18 +355,49 @@ impl World {
         if self.locks_lie {
             return true;
         }
-        let lock = &mut self.inodes[inode as usize].lock;
-        lock.get_or_insert((process, handle)).1 == handle
+        let file = &mut self.inodes[inode as usize];
+        if file.shares.keys().any(|other| *other != handle) || file.lock.is_some_and(|(_, holder)| holder != handle) {
+            return false;
+        }
+        file.shares.clear();
+        file.lock = Some((process, handle));
+        true
+    }
+
+    pub(super) fn try_share(&mut self, process: u64, inode: u64, handle: u64) -> bool {
+        if self.locks_lie {
+            return true;
+        }
+        let file = &mut self.inodes[inode as usize];
+        if file.lock.is_some_and(|(_, holder)| holder != handle) {
+            return false;
+        }
+        file.lock = None;
+        file.shares.insert(handle, process);
+        true
+    }
+
+    pub(super) fn names_of(&self, inode: u64) -> u64 {
+        self.names.values().filter(|name| name.now() == Some(Node::File(inode))).count() as u64
+    }
+
+    pub(super) fn clear(&mut self, inode: u64, bytes: std::ops::Range<u64>) {
+        let content = &mut self.inodes[inode as usize].content;
+        let end = bytes.end.min(content.bytes().len() as u64);
+        content.write(&vec![0; end.saturating_sub(bytes.start) as usize], bytes.start);
     }
 
     pub(super) fn unlock(&mut self, inode: u64, handle: u64) {
-        self.inodes[inode as usize].lock.take_if(|(_, holder)| *holder == handle);
+        let file = &mut self.inodes[inode as usize];
+        file.lock.take_if(|(_, holder)| *holder == handle);
+        file.shares.remove(&handle);
     }
 
     pub(super) fn kill(&mut self, process: u64) {
         self.process(process).is_dead = true;
         for file in &mut self.inodes {
             file.lock.take_if(|(holder, _)| *holder == process);
+            file.shares.retain(|_, holder| *holder != process);
         }
     }
 

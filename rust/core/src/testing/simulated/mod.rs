@@ -161,6 +161,10 @@ impl FileSystem for Simulated {
         Some(!self.world().process(process.number).is_dead)
     }
 
+    fn is_local(&self, _directory: &Path) -> bool {
+        !self.world().locks_lie
+    }
+
     fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
         self.world().fill_random(bytes);
         Ok(())
@@ -219,6 +223,24 @@ impl File for Handle {
     fn try_lock(&self) -> io::Result<bool> {
         let process = self.system.process;
         self.system.world().look(process, |world| Ok(world.try_lock(process, self.inode, self.id)))
+    }
+
+    fn try_share(&self) -> io::Result<bool> {
+        let process = self.system.process;
+        self.system.world().look(process, |world| Ok(world.try_share(process, self.inode, self.id)))
+    }
+
+    fn names(&self) -> io::Result<u64> {
+        self.system.world().look(self.system.process, |world| Ok(world.names_of(self.inode)))
+    }
+
+    fn clear(&self, bytes: std::ops::Range<u64>) {
+        let clear = |world: &mut World| {
+            world.clear(self.inode, bytes);
+            Ok(())
+        };
+        // It promises nothing.
+        drop(self.system.world().change(self.system.process, clear));
     }
 
     fn unlock(&self) -> io::Result<()> {

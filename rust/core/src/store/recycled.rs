@@ -1,0 +1,107 @@
+//! The file of the last log that is over: the next log takes it, or it goes once nobody writes.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{KeySpace, SpaceSettings};
+use crate::Result;
+use crate::format::names::FileKind;
+use crate::wal::{FrameForms, Log, Owner, recycle};
+
+/// The file that this handle keeps.
+#[derive(Debug, Default)]
+pub(super) struct Recycled(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    path: Option<PathBuf>,
+    /// The log, and how long it was, when somebody asked last whether anything is written.
+    seen: (u64, u64),
+}
+
+impl Recycled {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KeySpace {
+    /// Keep the file of a log that is over for the next one, if this handle has none. Answers
+    /// whether it is kept.
+    pub(super) fn keep_log(&self, path: &Path) -> bool {
+        let number = path.file_name().and_then(|name| FileKind::Log.number_in(&name.to_string_lossy()));
+        // Logs of values are of all lengths, and their writers wait for more than a sync.
+        let Some(number) = number.filter(|_| self.mirror.is_none() && !self.makes_room) else { return false };
+        let mut kept = self.recycled.lock();
+        if kept.path.is_some() {
+            return false;
+        }
+        let to = FileKind::OldLog.path(&self.directory, number);
+        // Where that fails, it is removed, which reports what is wrong.
+        let is_kept = recycle::retire(&*self.env.system, path, &to).unwrap_or(false);
+        kept.path = is_kept.then_some(to);
+        is_kept
+    }
+
+    /// A new log in the file that this handle keeps; none if it has none that can be taken. Only the
+    /// holder of the writer lock makes logs.
+    pub(super) fn recycled_log(&self, path: &Path, id: u64, owner: Owner, frames: FrameForms) -> Result<Option<Log>> {
+        let Some(old) = self.recycled.lock().path.take() else { return Ok(None) };
+        let system = &*self.env.system;
+        if let Ok(Some(log)) = Log::recycle(system, &old, path, id, owner, frames) {
+            return Ok(Some(log));
+        }
+        // Somebody removed it, or the disk fails, which making a new log reports.
+        system.remove_if_there(&old)?;
+        system.remove_if_there(path)?;
+        Ok(None)
+    }
+
+    /// If nobody has written since the last call, give back the file that is kept, and the rest of
+    /// the present log's. Answers whether anything may be kept still.
+    pub(crate) fn release_if_idle(&self) -> Result<bool> {
+        let now = self.glance(|view| Ok(((view.log.id, view.memtable.position), view.log.has_remains)))?;
+        let old = {
+            let mut kept = self.recycled.lock();
+            if let Some((now, has_remains)) = now
+                && std::mem::replace(&mut kept.seen, now) != now
+            {
+                return Ok(has_remains || kept.path.is_some());
+            }
+            kept.path.take()
+        };
+        if let Some(old) = old {
+            self.env.system.remove_if_there(&old)?;
+        }
+        if now.is_some() && self.mirror.is_none() {
+            self.write(SpaceSettings::STORED, |writer| {
+                if let Some(view) = writer.space.present().as_ref() {
+                    view.log.clear_remains(view.memtable.position);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(false)
+    }
+
+    /// Collect the files that others kept. One who lives makes a new log then.
+    pub(super) fn collect_old_logs(&self, names: &[String]) -> Result<()> {
+        let ours = self.recycled.lock().path.clone();
+        for name in names.iter().filter(|name| FileKind::OldLog.has(name)) {
+            let path = self.directory.join(name);
+            if ours.as_ref() != Some(&path) {
+                self.env.system.remove_if_there(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for KeySpace {
+    fn drop(&mut self) {
+        if let Some(old) = self.recycled.lock().path.take() {
+            // If this fails, maintenance collects it.
+            drop(self.env.system.remove_if_there(&old));
+        }
+    }
+}
