@@ -52,6 +52,7 @@ __all__ = [
     "_copy_from_bucket",
     "_copy_to_bucket",
     "_is_there",
+    "_log_extent",
     "_open_described",
     "_seconds",
     "count_verdicts",
@@ -2769,6 +2770,9 @@ def _is_there(path: str) -> bool:
     """Whether there is a file of this name. Other threads of Python wait meanwhile: for files of this
     machine that each document asks for: to let others in would cost more than the answer.
     """
+
+def _log_extent(path: str | os.PathLike[str]) -> tuple[int, int] | None:
+    """Where the frames of a log file end, and its length, in bytes; none if there is no such file."""
 
 def _close() -> None:
     """Before the interpreter ends: let the calls under way come out of Python, and nobody in again."""
