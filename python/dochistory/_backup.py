@@ -244,7 +244,8 @@ def _copy_file(source: Path, target: Path, extent: tuple[int, int] | None = None
     """Copy a file; of a log only the content at the moment, and then the room behind it.
 
     Raises:
-        FileNotFoundError: there is no such file, or it was a log, and another one has taken the file meanwhile.
+        FileNotFoundError: there is no such file, or it was a log, and another one has taken the
+            file meanwhile.
     """
     with source.open("rb") as read:
         # The copy must never be readable for users who may not read the source, not even for a moment.

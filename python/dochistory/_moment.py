@@ -41,7 +41,7 @@ class Space:
     turn: bytes
     files: tuple[str, ...]
     logs: dict[str, tuple[int, int]]
-    """How far each log's frames go, and how long it was: between them stands nothing that counts."""
+    """How far each log's frames go, and how long it was: what stands between them is no part of the log."""
 
 
 @dataclass(frozen=True)

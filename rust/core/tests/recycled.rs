@@ -34,7 +34,8 @@ fn opened(system: &Simulated, read_only: bool) -> Result<History> {
     History::open_on(Arc::new(system.clone()), Path::new(ROOT), &options)
 }
 
-/// One batch: begun, completed whole or by rows or not at all, and the log before put into segments.
+/// One batch: begun, completed whole or by rows or not at all, and the log before put into
+/// segments.
 fn round(history: &History, number: u64, known: &mut Known) -> Result<()> {
     let ids = uuids(number * BATCH..(number + 1) * BATCH);
     let may_be = |known: &mut Known, some: &[String], rules: &[&'static str]| {

@@ -22,7 +22,7 @@ const LONGEST_OVERDUE_WAIT: Duration = Duration::from_millis(150);
 /// Maximum time that closing waits for it.
 const CLOSING_WAIT: Duration = Duration::from_millis(150);
 const BETWEEN_LOOKS: Duration = Duration::from_micros(250);
-/// Nobody writes if nothing came for so long, or up to twice as long.
+/// Nobody writes if nothing came for this time, or up to twice as long.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// How long maintenance that failed is not tried again: at first, and when it goes on failing.

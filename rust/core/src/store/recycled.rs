@@ -43,8 +43,8 @@ impl KeySpace {
         is_kept
     }
 
-    /// A new log in the file that this handle keeps; none if it has none that can be taken. Only the
-    /// holder of the writer lock makes logs.
+    /// A new log in the file that this handle keeps; none if it has none that can be taken. Only
+    /// the holder of the writer lock makes logs.
     pub(super) fn recycled_log(&self, path: &Path, id: u64, owner: Owner, frames: FrameForms) -> Result<Option<Log>> {
         let Some(old) = self.recycled.lock().path.take() else { return Ok(None) };
         let system = &*self.env.system;

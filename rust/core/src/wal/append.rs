@@ -1,6 +1,6 @@
 //! Appending a frame, and making room behind it: the sync of a later frame that changes neither the
-//! length of the file nor its blocks has less to write. Where the file was another log's before, its
-//! blocks are room already (`recycle.rs`).
+//! length of the file nor its blocks has less to write. Where the file was another log's before,
+//! its blocks are room already (`recycle.rs`).
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -46,7 +46,7 @@ impl Log {
             return file.write_at(bytes, position);
         }
         if bytes.len() as u64 > SHORT {
-            // First, so that whoever reads meanwhile finds the frame whole or not at all.
+            // First, so that readers find the frame whole or not at all.
             file.write_at(zeros, end)?;
             return file.write_at(bytes, position);
         }

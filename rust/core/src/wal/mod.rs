@@ -296,8 +296,8 @@ impl<'a> Frames<'a> {
         Self { log, position, length, buffer: Vec::new(), buffer_at: position, may_be_torn: true }
     }
 
-    /// [`Frames::new`] with a used buffer. What was appended since the log was opened here cannot be
-    /// torn by a crash.
+    /// [`Frames::new`] with a used buffer. What was appended since the log was opened here cannot
+    /// be torn by a crash.
     pub(crate) fn reusing(log: &'a Log, position: u64, length: u64, mut buffer: Vec<u8>) -> Self {
         buffer.clear();
         Self { log, position, length, buffer, buffer_at: position, may_be_torn: log.inherited > position }

@@ -2,7 +2,7 @@
 //! time: nothing else of the file changes. The remains of the old log pass for no frame of the new
 //! one, as their mark is another, and zeros follow its last frame.
 //!
-//! Nobody who has the old log open may meet the new one in its file. So whoever opens a log shares
+//! Nobody who has the old log open may meet the new one in its file. So all who open a log share
 //! its lock, and a file is taken only under the lock as a whole. That needs locks that no process
 //! loses: where they may ([`FileSystem::is_local`]), files are not taken.
 

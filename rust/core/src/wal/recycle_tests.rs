@@ -95,7 +95,8 @@ fn a_frame_that_a_crash_lost_before_another_is_torn() {
     let first = append(&log, START, &[40]);
     let bytes = frame(3, 40).encode(log.place(first + 400));
     log.file.write(&bytes, first + 400).unwrap();
-    // For whoever opens it. Who has read the first frame knows that no crash came since.
+    // For a process that opens it. One that has read the first frame knows that no crash came
+    // since.
     assert!(matches!(read(&opened(&system)), (1, Next::Torn)));
     let length = log.len().unwrap();
     assert!(matches!(Frames::reusing(&log, first, length, Vec::new()).next(), Ok(Next::End)));
