@@ -14,9 +14,9 @@ use dochistory_core::io::FileSystem;
 use dochistory_core::protocols::trigger::{Call, OnReplay};
 use dochistory_core::testing::lower_limits;
 use dochistory_core::testing::simulated::Simulated;
-use dochistory_core::{Error, Result};
+use dochistory_core::{Error, Purge, Result};
 use harness::forwarding::{Changes, Forwarding};
-use harness::{Ids, START, rules, setting, trigger, uuids};
+use harness::{DAY, Ids, START, rules, seal, setting, trigger, uuids};
 
 const ROOT: &str = "/history";
 /// Documents of a batch. A log is full with three batches.
@@ -257,4 +257,28 @@ fn what_is_kept_goes_once_nobody_writes() {
     history.maintain("orders", false, &mut |_, _| Ok(())).unwrap();
     assert!(names(&machine, "old-").is_empty());
     check(&history, &known);
+}
+
+#[test]
+fn a_purge_leaves_nothing_of_an_older_log() {
+    lower_limits();
+    for is_written in [false, true] {
+        let machine = Simulated::new(5);
+        let (history, mut known) = (opened(&machine, false).unwrap(), Known::new());
+        let mut number = 0;
+        while names(&machine, "old-").is_empty() || !is_recycled(&machine) {
+            number += 1;
+            round(&history, number, &mut known).unwrap();
+        }
+        // In the log, or in segments alone.
+        if !is_written {
+            seal(&history, "orders");
+        }
+        let purged = history.purge(&trigger(), Purge::at(START + 40 * DAY)).unwrap();
+        assert!(purged.entries > 0 && names(&machine, "old-").is_empty());
+        let log = machine.open(names(&machine, "log-").last().unwrap(), false).unwrap();
+        let mut bytes = vec![0; log.len().unwrap() as usize];
+        log.read_at(&mut bytes, 0).unwrap();
+        assert!(bytes[64..].iter().all(|byte| *byte == 0));
+    }
 }

@@ -75,9 +75,7 @@ impl Writer<'_> {
 impl KeySpace {
     /// Remove files, in this order.
     pub(super) fn remove_all(&self, paths: &[PathBuf]) -> Result<()> {
-        paths
-            .iter()
-            .try_for_each(|path| if self.keep_log(path) { Ok(()) } else { self.env.system.remove_if_there(path) })
+        paths.iter().try_for_each(|path| self.env.system.remove_if_there(path))
     }
 
     /// Collect the orphans of interrupted work.

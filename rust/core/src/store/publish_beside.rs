@@ -90,7 +90,7 @@ impl KeySpace {
     /// manifests name.
     fn finish_publishing(&self, garbage: &[PathBuf]) -> Result<()> {
         self.env.system.sync_names(&self.directory)?;
-        self.remove_all(garbage)
+        garbage.iter().filter(|path| !self.keep_log(path)).try_for_each(|path| self.env.system.remove_if_there(path))
     }
 }
 

@@ -83,6 +83,8 @@ impl KeySpace {
             return Ok(expired_now);
         }
         self.write_again(settings, |writer| {
+            // Nor is what it purges to stand in the room of a log.
+            writer.space.remove_kept_log()?;
             let (cutoff, expired, _) = planned(writer.space.present().as_ref())?;
             let in_log =
                 writer.space.present().as_ref().and_then(View::oldest_in_memory).is_some_and(|oldest| oldest <= cutoff);
@@ -99,6 +101,7 @@ impl KeySpace {
             let mut manifest = writer.successor()?;
             purge(&mut manifest);
             writer.publish(&manifest)?;
+            writer.clear_remains();
             Ok(expired)
         })
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{KeySpace, SpaceSettings};
+use super::{KeySpace, SpaceSettings, Writer};
 use crate::Result;
 use crate::format::names::FileKind;
 use crate::wal::{FrameForms, Log, Owner, recycle};
@@ -61,27 +61,27 @@ impl KeySpace {
     /// the present log's. Answers whether anything may be kept still.
     pub(crate) fn release_if_idle(&self) -> Result<bool> {
         let now = self.glance(|view| Ok(((view.log.id, view.memtable.position), view.log.has_remains)))?;
-        let old = {
+        let Some((now, has_remains)) = now else { return Ok(false) };
+        {
             let mut kept = self.recycled.lock();
-            if let Some((now, has_remains)) = now
-                && std::mem::replace(&mut kept.seen, now) != now
-            {
+            if std::mem::replace(&mut kept.seen, now) != now {
                 return Ok(has_remains || kept.path.is_some());
             }
-            kept.path.take()
-        };
-        if let Some(old) = old {
-            self.env.system.remove_if_there(&old)?;
         }
-        if now.is_some() && self.mirror.is_none() {
+        self.remove_kept_log()?;
+        if has_remains {
             self.write(SpaceSettings::STORED, |writer| {
-                if let Some(view) = writer.space.present().as_ref() {
-                    view.log.clear_remains(view.memtable.position);
-                }
+                writer.clear_remains();
                 Ok(())
             })?;
         }
         Ok(false)
+    }
+
+    /// Remove the file that this handle keeps.
+    pub(super) fn remove_kept_log(&self) -> Result<()> {
+        let old = self.recycled.lock().path.take();
+        old.map_or(Ok(()), |old| self.env.system.remove_if_there(&old))
     }
 
     /// Collect the files that others kept. One who lives makes a new log then.
@@ -97,11 +97,18 @@ impl KeySpace {
     }
 }
 
+impl Writer<'_> {
+    /// Give back the blocks of older logs behind the frames of the present one.
+    pub(super) fn clear_remains(&self) {
+        if let Some(view) = self.space.present().as_ref() {
+            view.log.clear_remains(view.memtable.position);
+        }
+    }
+}
+
 impl Drop for KeySpace {
     fn drop(&mut self) {
-        if let Some(old) = self.recycled.lock().path.take() {
-            // If this fails, maintenance collects it.
-            drop(self.env.system.remove_if_there(&old));
-        }
+        // If this fails, maintenance collects it.
+        drop(self.remove_kept_log());
     }
 }

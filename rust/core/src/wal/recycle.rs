@@ -12,7 +12,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::append::{BLOCK, ROOM};
 use super::frame::HEADER;
 use super::{FrameForms, Log, Owner, START, header};
 use crate::io::{FileSystem, NamedFile};
@@ -81,12 +80,10 @@ impl Log {
         Ok(Some(Self { id, file, inherited: START, mark, frames, identity, is_closed: false, room, has_remains: true }))
     }
 
-    /// Give back the blocks behind `end`, where the frames end, but for some room. Nobody may be
-    /// appending.
+    /// Give back the blocks behind `end`, where the frames end. Nobody may be appending.
     pub(crate) fn clear_remains(&self, end: u64) {
-        let start = (end + ROOM).next_multiple_of(BLOCK);
         if self.has_remains {
-            self.file.file.clear(start..self.room.load(Ordering::Relaxed).max(start));
+            self.file.file.clear(end..self.room.load(Ordering::Relaxed).max(end));
         }
     }
 }
