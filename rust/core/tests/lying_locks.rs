@@ -10,9 +10,10 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use dochistory_core::history::{History, OpenOptions};
-use dochistory_core::io::{File, FileId, Mapping};
+use dochistory_core::io::{File, FileId, Mapping, ProcessId};
 use dochistory_core::protocols::trigger::{Call, OnReplay};
 use dochistory_core::testing::lower_limits;
 use dochistory_core::testing::simulated::Simulated;
@@ -235,4 +236,118 @@ fn writer_that_died_with_the_lock_blocks_nobody() {
             break;
         }
     }
+}
+
+/// One machine of two that see one directory, whose locks do not reach the other: where the
+/// directory is (`is_host`), or where it is mounted. A frame that is written while `sleeps` is set
+/// waits until it is not.
+#[derive(Clone, Debug, Default)]
+struct Mounted {
+    is_host: bool,
+    is_lying: Arc<AtomicBool>,
+    sleeps: Arc<AtomicBool>,
+    is_asleep: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct MountedFile(Mounted, Arc<dyn File>);
+
+impl Changes for Mounted {
+    fn file(&self, file: Arc<dyn File>) -> Arc<dyn File> {
+        if self.is_host { file } else { Arc::new(MountedFile(self.clone(), file)) }
+    }
+
+    fn is_local(&self) -> bool {
+        self.is_host
+    }
+
+    fn is_alive(&self, _process: &ProcessId) -> Option<bool> {
+        None
+    }
+
+    fn pause(&self, _duration: Duration) {}
+}
+
+impl File for MountedFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.1.read_at(buffer, offset)
+    }
+
+    fn read_up_to(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.1.read_up_to(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        while bytes.starts_with(b"DHFR") && self.0.sleeps.load(Ordering::SeqCst) {
+            self.0.is_asleep.store(true, Ordering::SeqCst);
+            std::thread::yield_now();
+        }
+        self.1.write_at(bytes, offset)
+    }
+
+    fn extend(&self, length: u64) -> io::Result<()> {
+        self.1.extend(length)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.1.sync()
+    }
+
+    fn identify(&self) -> io::Result<FileId> {
+        self.1.identify()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.1.len()
+    }
+
+    fn map(&self, length: u64) -> io::Result<Mapping> {
+        self.1.map(length)
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        if self.0.is_lying.load(Ordering::SeqCst) { Ok(true) } else { self.1.try_lock() }
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        if self.0.is_lying.load(Ordering::SeqCst) { Ok(()) } else { self.1.unlock() }
+    }
+}
+
+#[test]
+fn a_late_frame_of_another_machine_never_ends_up_in_a_log_that_took_its_file() {
+    lower_limits();
+    let directory = tempfile::tempdir().unwrap();
+    let at = |mounted: Mounted| History::open_on(Arc::new(Forwarding(mounted)), directory.path(), &creating());
+    let host = at(Mounted { is_host: true, ..Mounted::default() }).unwrap();
+    let mounted = Mounted::default();
+    let guest = at(mounted.clone()).unwrap();
+    begin(&host, &uuids(0..2)).unwrap();
+    begin(&guest, &uuids(2..4)).unwrap();
+    mounted.is_lying.store(true, Ordering::SeqCst);
+    mounted.sleeps.store(true, Ordering::SeqCst);
+    let known: Vec<_> = std::thread::scope(|scope| {
+        let late = scope.spawn(|| begin(&guest, &uuids(4..6)));
+        while !mounted.is_asleep.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        let mut known = Vec::new();
+        for number in 2..40 {
+            let ids = uuids(number * 5..(number + 1) * 5);
+            if begin(&host, &ids).is_ok() {
+                known.extend(ids);
+            }
+            if number < 36 && host.is_seal_due("orders") {
+                host.seal("orders").unwrap();
+            }
+        }
+        mounted.sleeps.store(false, Ordering::SeqCst);
+        assert!(late.join().unwrap().is_err());
+        known
+    });
+    assert!(known.len() > 100);
+    drop(host);
+    let again = at(Mounted { is_host: true, ..Mounted::default() }).unwrap();
+    assert!(rules(&again, &trigger(), &known, START).iter().all(|rule| *rule != "R8"));
+    again.verify("orders", &mut |_, _| Ok(())).unwrap();
 }

@@ -22,6 +22,10 @@ pub trait Changes: Debug + Send + Sync {
         Disk.pause(duration);
     }
 
+    fn is_local(&self) -> bool {
+        false
+    }
+
     fn before_create(&self, _path: &Path) {}
 
     fn before_link(&self, _from: &Path) {}
@@ -85,5 +89,9 @@ impl<C: Changes> FileSystem for Forwarding<C> {
 
     fn pause(&self, duration: Duration) {
         self.0.pause(duration);
+    }
+
+    fn is_local(&self, _directory: &Path) -> bool {
+        self.0.is_local()
     }
 }
