@@ -12,6 +12,7 @@ use std::sync::Arc;
 use dochistory_core::history::{History, OpenOptions};
 use dochistory_core::io::FileSystem;
 use dochistory_core::protocols::trigger::{Call, OnReplay};
+use dochistory_core::repair::{Options, repair_on};
 use dochistory_core::testing::lower_limits;
 use dochistory_core::testing::simulated::Simulated;
 use dochistory_core::{Error, Purge, Result};
@@ -281,4 +282,70 @@ fn a_purge_leaves_nothing_of_an_older_log() {
         log.read_at(&mut bytes, 0).unwrap();
         assert!(bytes[64..].iter().all(|byte| *byte == 0));
     }
+}
+
+#[test]
+fn what_has_nothing_to_give_back_is_left_alone() {
+    lower_limits();
+    let machine = Simulated::new(5);
+    let (history, mut known) = (opened(&machine, false).unwrap(), Known::new());
+    round(&history, 0, &mut known).unwrap();
+    assert!(!is_recycled(&machine));
+    let before = machine.changes();
+    while history.release_if_idle().unwrap() {}
+    assert!(!history.release_if_idle().unwrap());
+    assert_eq!(machine.changes(), before, "no lock was taken");
+    let mut number = 0;
+    while !is_recycled(&machine) {
+        number += 1;
+        round(&history, number, &mut known).unwrap();
+    }
+    while history.release_if_idle().unwrap() {}
+    let before = machine.changes();
+    assert!(!history.release_if_idle().unwrap());
+    assert_eq!(machine.changes(), before, "once is enough");
+}
+
+/// Whether a name of a log refers to the file of another one.
+fn is_anothers(system: &Simulated, path: &Path) -> bool {
+    let mut id = [0; 8];
+    let file = system.open(path, false).unwrap();
+    file.read_at(&mut id, 32).is_ok()
+        && id != [0; 8]
+        && !path.to_string_lossy().ends_with(&format!("{:016x}", u64::from_le_bytes(id)))
+}
+
+#[test]
+fn the_old_name_of_a_file_that_was_taken_tells_of_no_damage() {
+    lower_limits();
+    let mut found = 0;
+    for crash in 90..170 {
+        for seed in 0..24 {
+            let machine = Simulated::new(seed + 1);
+            let process = machine.process();
+            process.crash_at(crash);
+            let mut known = Known::new();
+            drop(
+                opened(&process, false)
+                    .and_then(|history| (0..17).try_for_each(|number| round(&history, number, &mut known))),
+            );
+            machine.lose_power(seed * 31 + crash);
+            let process = machine.process();
+            let Some(manifest) = names(&process, "manifest-").pop() else { continue };
+            let mut taken = names(&process, "log-");
+            taken.retain(|log| is_anothers(&process, log));
+            if taken.is_empty() {
+                continue;
+            }
+            found += 1;
+            process.open(&manifest, true).unwrap().write_at(&[0xff; 8], 48).unwrap();
+            let options = Options { apply: true, ..Options::default() };
+            let report = repair_on(Arc::new(process.clone()), Path::new(ROOT), &options, &mut |_, _| Ok(())).unwrap();
+            assert!(report.is_repaired);
+            let of_taken = report.findings.iter().find(|finding| taken.contains(&finding.path));
+            assert!(of_taken.is_none(), "{of_taken:?}");
+            check(&opened(&process, true).unwrap(), &known);
+        }
+    }
+    assert!(found > 0);
 }

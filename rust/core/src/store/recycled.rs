@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{KeySpace, SpaceSettings, Writer};
+use super::{KeySpace, SpaceSettings, View, Writer};
 use crate::Result;
 use crate::format::names::FileKind;
 use crate::wal::{FrameForms, Log, Owner, recycle};
@@ -17,12 +17,19 @@ struct Kept {
     path: Option<PathBuf>,
     /// The log, and how long it was, when somebody asked last whether anything is written.
     seen: (u64, u64),
+    /// Whether the rest of that log was given back.
+    is_cleared: bool,
 }
 
 impl Recycled {
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The log, and where its frames end.
+fn place(view: &View) -> (u64, u64) {
+    (view.log.id, view.memtable.position)
 }
 
 impl KeySpace {
@@ -60,18 +67,24 @@ impl KeySpace {
     /// If nobody has written since the last call, give back the file that is kept, and the rest of
     /// the present log's. Answers whether anything may be kept still.
     pub(crate) fn release_if_idle(&self) -> Result<bool> {
-        let now = self.glance(|view| Ok(((view.log.id, view.memtable.position), view.log.has_remains)))?;
+        let now = self.glance(|view| Ok((place(view), view.log.has_remains)))?;
         let Some((now, has_remains)) = now else { return Ok(false) };
-        {
+        let is_cleared = {
             let mut kept = self.recycled.lock();
             if std::mem::replace(&mut kept.seen, now) != now {
+                kept.is_cleared = false;
                 return Ok(has_remains || kept.path.is_some());
             }
-        }
+            std::mem::replace(&mut kept.is_cleared, true)
+        };
         self.remove_kept_log()?;
-        if has_remains {
+        // Where there is nothing to give back, the lock is left to others.
+        if has_remains && !is_cleared {
             self.write(SpaceSettings::STORED, |writer| {
-                writer.clear_remains();
+                // If another process writes, it gives back the rest when it ends.
+                if writer.space.present().as_ref().is_some_and(|view| place(view) == now) {
+                    writer.clear_remains();
+                }
                 Ok(())
             })?;
         }

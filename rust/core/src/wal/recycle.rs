@@ -80,6 +80,12 @@ impl Log {
         Ok(Some(Self { id, file, inherited: START, mark, frames, identity, is_closed: false, room, has_remains: true }))
     }
 
+    /// Whether a later log of the same owner has the file that this name of log `id` refers to.
+    pub(crate) fn is_taken(system: &dyn FileSystem, path: &Path, id: u64, owner: Owner) -> Result<bool> {
+        let (log, whose) = Self::open_any(system, path, false)?;
+        Ok(log.has_remains && log.id > id && whose == owner)
+    }
+
     /// Give back the blocks behind `end`, where the frames end. Nobody may be appending.
     pub(crate) fn clear_remains(&self, end: u64) {
         if self.has_remains {

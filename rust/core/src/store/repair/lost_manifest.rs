@@ -150,7 +150,12 @@ fn highest_claim(env: &Environment, directory: &Path, manifest: &Manifest) -> u6
 /// the manifest that names it.
 pub(super) fn live_logs(case: Case, names: &[String], owner: Owner) -> Vec<u64> {
     let id = |name: &String| FileKind::Log.number_in(name);
-    let mut ids: Vec<u64> = names.iter().filter_map(id).collect();
+    // A loss of power may bring back the name of a log whose file another one has taken.
+    let is_taken = |id: u64| {
+        let path = FileKind::Log.path(case.directory, id);
+        Log::is_taken(&*case.env.system, &path, id, owner).unwrap_or(false)
+    };
+    let mut ids: Vec<u64> = names.iter().filter_map(id).filter(|id| !is_taken(*id)).collect();
     ids.sort_unstable();
     // A log no longer than its header holds no frame, whatever the state of the header: a log that
     // was being created may have none.
