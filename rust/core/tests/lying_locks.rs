@@ -315,7 +315,7 @@ impl File for MountedFile {
 }
 
 #[test]
-fn a_late_frame_of_another_machine_never_ends_up_in_a_log_that_took_its_file() {
+fn no_late_frame_of_another_machine_reaches_a_later_log() {
     lower_limits();
     let directory = tempfile::tempdir().unwrap();
     let at = |mounted: Mounted| History::open_on(Arc::new(Forwarding(mounted)), directory.path(), &creating());

@@ -205,8 +205,7 @@ impl Maintenance {
             loop {
                 std::thread::park_timeout(IDLE);
                 let Some(history) = history.upgrade().filter(|_| !stop.load(Ordering::Relaxed)) else { return Ok(()) };
-                // What cannot be given back now is with the next log.
-                if !history.release_if_idle().unwrap_or(false) {
+                if !history.release_if_idle() {
                     return Ok(());
                 }
             }

@@ -95,7 +95,12 @@ impl View {
     pub(super) fn verify_frozen(&self, env: &Environment) -> Result<u64> {
         let Some(frozen) = &self.frozen else { return Ok(0) };
         let path = FileKind::Log.path(&self.directory, frozen.log.id);
-        let log = Log::open(&*env.system, &path, frozen.log.id, Owner::new(env.history, &self.manifest.name), false)?;
+        let owner = Owner::new(env.history, &self.manifest.name);
+        let log = match Log::open(&*env.system, &path, frozen.log.id, owner, false) {
+            // Its entries have come into segments meanwhile.
+            Err(error) if error.is_missing() && !self.is_newest(env)? => return Ok(frozen.log.end),
+            log => log?,
+        };
         let (mut frames, mut at) = (Frames::new(&log, START, frozen.log.end.min(log.len()?)), START);
         while at < frozen.log.end {
             match frames.next()? {

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{KeySpace, SpaceSettings, View, Writer};
-use crate::Result;
 use crate::format::names::FileKind;
 use crate::wal::{FrameForms, Log, Owner, recycle};
+use crate::{Error, Result};
 
 /// The file that this handle keeps.
 #[derive(Debug, Default)]
@@ -75,18 +75,24 @@ impl KeySpace {
                 kept.is_cleared = false;
                 return Ok(has_remains || kept.path.is_some());
             }
-            std::mem::replace(&mut kept.is_cleared, true)
+            kept.is_cleared
         };
         self.remove_kept_log()?;
         // Where there is nothing to give back, the lock is left to others.
         if has_remains && !is_cleared {
-            self.write(SpaceSettings::STORED, |writer| {
+            // Closing the history waits for this, so this waits for no other process.
+            let cleared = self.write_if_free(SpaceSettings::STORED, |writer| {
                 // If another process writes, it gives back the rest when it ends.
                 if writer.space.present().as_ref().is_some_and(|view| place(view) == now) {
                     writer.clear_remains();
                 }
                 Ok(())
-            })?;
+            });
+            if let Err(Error::Locked { .. }) = cleared {
+                return Ok(true);
+            }
+            cleared?;
+            self.recycled.lock().is_cleared = true;
         }
         Ok(false)
     }

@@ -267,7 +267,7 @@ impl View {
             && self.log.ends_at(self.memtable.position, last)?)
     }
 
-    fn is_newest(&self, env: &Environment) -> Result<bool> {
+    pub(super) fn is_newest(&self, env: &Environment) -> Result<bool> {
         let Self { own, next, .. } = self;
         // Old manifests are removed oldest first: if ours is still there, so is the next, if there
         // is one.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::mirror::{Along, Mirror};
 use super::view::View;
@@ -93,6 +94,17 @@ impl KeySpace {
         self.write_rounds(settings, true, operation)
     }
 
+    /// [`KeySpace::write`] if no other process holds the lock: for what can wait as well.
+    pub(super) fn write_if_free<T>(
+        &self,
+        settings: SpaceSettings,
+        operation: impl FnOnce(&mut Writer<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.sync.check()?;
+        let _in_use = self.files.enter();
+        self.write_once(Duration::ZERO, settings, operation).inspect_err(|error| self.note(error))
+    }
+
     fn write_rounds<T>(
         &self,
         settings: SpaceSettings,
@@ -105,11 +117,11 @@ impl KeySpace {
         self.sync.check()?;
         let _in_use = self.files.enter();
         let Some(mirror) = &self.mirror else {
-            return self.write_once(settings, operation).inspect_err(|error| self.note(error));
+            return self.write_once(self.env.lock_timeout, settings, operation).inspect_err(|error| self.note(error));
         };
         let start = std::time::Instant::now();
         for round in 0.. {
-            match self.write_once(settings, &mut operation) {
+            match self.write_once(self.env.lock_timeout, settings, &mut operation) {
                 Err(Error::Refused) if can_repeat && start.elapsed() < self.env.lock_timeout => {}
                 done => return done.inspect_err(|error| self.note(error)),
             }
@@ -128,12 +140,13 @@ impl KeySpace {
 
     fn write_once<T>(
         &self,
+        limit: Duration,
         settings: SpaceSettings,
         operation: impl FnOnce(&mut Writer<'_>) -> Result<T>,
     ) -> Result<T> {
         let lock = self.writer_lock()?;
         // While another process holds the lock, its writes so far can be read.
-        let taken = lock.take(&*self.env.system, self.env.lock_timeout, || drop(self.refresh()));
+        let taken = lock.take(&*self.env.system, limit, || drop(self.refresh()));
         let guard = taken.map_err(|error| self.or_away(error))?;
         let _at_work = self.mirror.as_deref().map(Mirror::at_work);
         let mut writer = Writer::holding(self, guard);

@@ -167,3 +167,17 @@ fn remains_that_are_cleared_read_as_zeros_and_frames_go_on() {
     append(&log, end, &[SHORT; 12]);
     assert!(matches!(read(&opened(&system)), (14, Next::End)));
 }
+
+#[test]
+fn a_repair_takes_no_remains_for_lost_bytes() {
+    let system = kept(40);
+    let log = recycled(&system).unwrap();
+    let first = append(&log, START, &[40]);
+    let end = append(&log, first, &[40]);
+    log.file.write(&[0xff; 8], first).unwrap();
+    let gaps = |proven: u64| log.salvage(proven, &mut |_, _| {}).unwrap();
+    let found = gaps(end);
+    assert_eq!((found.len(), found[0].start, found[0].end), (1, first, end));
+    // Where nothing tells how far the log was durable, a torn end looks the same.
+    assert!(gaps(first).is_empty());
+}

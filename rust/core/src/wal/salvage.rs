@@ -103,6 +103,8 @@ impl Log {
         }
         let end = match self.next_frame(position + 8, length, sequence)? {
             Some(next) => next,
+            // Over remains of another log, only this tells where the lost frames ended.
+            None if self.has_remains && proven > position => proven,
             None => self.end_of_bytes(position + 8, length)?.max(proven),
         };
         Ok(Gap::unknown(position, end))
