@@ -8,7 +8,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -172,15 +172,21 @@ def _copied(given: "_Given", source: Path, draft: Path) -> int:
                 raise  # a full disk is no less full the next time
             if attempt in (_FEW, _ATTEMPTS):
                 # The source is damaged, which its own check reports, or it changes too fast.
-                with dh.open(source, read_only=True) as history:
-                    history.verify()
-                    history.audit.verify()
+                _check_source(source)
             if attempt == _ATTEMPTS:
                 raise dh.StorageError(
                     f"[DH-BACKUP] {source}: no copy of {_ATTEMPTS} was whole, because its files keep changing "
                     f"({error}): retry while no purge or maintenance runs"
                 ) from error
     raise AssertionError  # the last attempt returns or raises
+
+
+def _check_source(source: Path) -> None:
+    # A log that a writer ends meanwhile is no damage. (One that is missing is, with another error.)
+    # And what the system refuses was refused to the copy, too.
+    with suppress(dh.StorageError), dh.open(source, read_only=True) as history:
+        history.verify()
+        history.audit.verify()
 
 
 def _complete(copy: dh.History, names: set[str]) -> None:

@@ -224,6 +224,30 @@ def test_a_damaged_history_is_not_copied_many_times(
     assert len(copies) <= 3
 
 
+def test_a_log_that_ends_while_it_is_checked_stops_no_backup(
+    orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied, copies, checks = _backup._copy, [], []  # noqa: SLF001
+
+    def changing(*given: Any) -> None:
+        copies.append(given)
+        if len(copies) <= 3:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", "log-1")
+        copied(*given)
+
+    def verified(history: dh.History, **given: Any) -> int:
+        checks.append(history)
+        if len(checks) == 1:
+            raise dh.StorageError("[DH-IO] cannot open log-1: No such file or directory")
+        return verify(history, **given)
+
+    verify = dh.History.verify
+    monkeypatch.setattr(_backup, "_copy", changing)
+    monkeypatch.setattr(dh.History, "verify", verified)
+    dh.backup(orders, tmp_path / "copy.history")
+    assert (len(copies), len(checks)) == (4, 2)
+
+
 def test_a_target_that_cannot_be_looked_at_is_a_storage_error(orders: Path, tmp_path: Path) -> None:
     with pytest.raises(dh.StorageError, match=r"^\[DH-IO\] .*: File name too long"):
         dh.backup(orders, tmp_path / ("n" * 300))
