@@ -115,3 +115,11 @@ def test_the_other_limits_of_the_engine_are_as_the_page_says() -> None:
     assert constant("MOST_AGE_US") == "7 * 24 * 3600 * 1_000_000"
     assert "2^62" in row("numbers of operations and files")
     assert constant("MOST_NUMBER") == "1 << 62"
+
+
+def test_the_file_kept_for_the_next_log_has_these_lengths() -> None:
+    source = (ROOT / "rust/core/src/wal/recycle.rs").read_text(encoding="utf-8")
+    least, most = re.findall(r"(\d+) << 20\.\.=(\d+) << 20", source)[-1]
+    kept = row("the file of a trigger's log that is over, for the next one (ext4, XFS)")
+    assert kept.startswith(f"{least} to {most} MiB")
+    assert row("room in the file of a trigger's log behind what counts").startswith(f"up to {most} MiB")
