@@ -68,7 +68,8 @@ impl Log {
         let mut drawn = [0; 8];
         system.randomness_for(path, &mut drawn)?;
         let (mark, length) = (u64::from_le_bytes(drawn) | 1, file.length()?);
-        let mut bytes = header(id, owner, (frames.version(), mark), true);
+        let version = frames.version();
+        let mut bytes = header(id, owner, (version, mark), true);
         bytes.resize(START as usize + HEADER, 0);
         file.write(&bytes, 0)?;
         file.sync()?;
@@ -77,7 +78,8 @@ impl Log {
         file.path = path.to_path_buf();
         hold(system, &file)?;
         let (identity, room) = (file.identity()?, Arc::new(AtomicU64::new(length.max(bytes.len() as u64))));
-        Ok(Some(Self { id, file, inherited: START, mark, frames, identity, is_closed: false, room, has_remains: true }))
+        let (frames, is_closed, has_remains) = (FrameForms::of_version(version), false, true);
+        Ok(Some(Self { id, file, inherited: START, mark, frames, identity, is_closed, room, has_remains }))
     }
 
     /// Whether a later log of the same owner has the file that this name of log `id` refers to.
