@@ -182,13 +182,21 @@ fn a_log_that_somebody_reads_keeps_its_file() {
     check(&reader, &known);
     // The reader has a log open that is over soon.
     let before = known.clone();
+    let open = |of: &Simulated| of.identify(names(of, "log-").last().unwrap()).unwrap();
+    let (mut held, mut ended) = (open(&machine), 0);
     for _ in 0..20 {
         number += 1;
         round(&history, number, &mut known).unwrap();
+        let is_over = open(&machine) != held;
+        ended += u64::from(is_over);
+        let kept = names(&machine, "old-").into_iter().chain(names(&machine, "log-").pop().filter(|_| is_over));
+        assert!(kept.into_iter().all(|path| machine.identify(&path).unwrap() != held), "its file was taken");
         if number % 7 == 0 {
             check(&reader, &known);
+            held = open(&machine);
         }
     }
+    assert!(ended > 3);
     check(&reader, &before);
     check(&reader, &known);
 }
