@@ -271,7 +271,7 @@ fn what_is_kept_goes_once_nobody_writes() {
 #[test]
 fn a_purge_leaves_nothing_of_an_older_log() {
     lower_limits();
-    for is_written in [false, true] {
+    for (is_written, is_by_another) in [(false, false), (false, true), (true, false), (true, true)] {
         let machine = Simulated::new(5);
         let (history, mut known) = (opened(&machine, false).unwrap(), Known::new());
         let mut number = 0;
@@ -283,12 +283,20 @@ fn a_purge_leaves_nothing_of_an_older_log() {
         if !is_written {
             seal(&history, "orders");
         }
-        let purged = history.purge(&trigger(), Purge::at(START + 40 * DAY)).unwrap();
+        let other = opened(&machine.process(), false).unwrap();
+        let by = if is_by_another { &other } else { &history };
+        let purged = by.purge(&trigger(), Purge::at(START + 40 * DAY)).unwrap();
         assert!(purged.entries > 0 && names(&machine, "old-").is_empty());
         let log = machine.open(names(&machine, "log-").last().unwrap(), false).unwrap();
         let mut bytes = vec![0; log.len().unwrap() as usize];
         log.read_at(&mut bytes, 0).unwrap();
         assert!(bytes[64..].iter().all(|byte| *byte == 0));
+        known.clear();
+        for _ in 0..10 {
+            number += 1;
+            round(&history, number, &mut known).unwrap();
+        }
+        check(&other, &known);
     }
 }
 

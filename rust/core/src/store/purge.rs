@@ -83,8 +83,9 @@ impl KeySpace {
             return Ok(expired_now);
         }
         self.write_again(settings, |writer| {
-            // Nor is what it purges to stand in the room of a log.
+            // Nor is what it purges to stand in a file that any process keeps for the next log.
             writer.space.remove_kept_log()?;
+            writer.space.collect_old_logs(&writer.space.env.system.names(&writer.space.directory)?)?;
             let (cutoff, expired, _) = planned(writer.space.present().as_ref())?;
             let in_log =
                 writer.space.present().as_ref().and_then(View::oldest_in_memory).is_some_and(|oldest| oldest <= cutoff);
