@@ -21,16 +21,21 @@ use dochistory_core::{Error, Result};
 use harness::forwarding::{Changes, Forwarding};
 use harness::{Ids, START, rules, trigger, uuids};
 
-/// The machine's file system, whose locks lie once it is told to.
+/// The machine's file system, whose locks lie once it is told to. A frame that is written while it
+/// sleeps waits until it does not.
 #[derive(Clone, Debug, Default)]
-struct Lying(Arc<AtomicBool>);
+struct Lying {
+    lies: Arc<AtomicBool>,
+    sleeps: Arc<AtomicBool>,
+    is_asleep: Arc<AtomicBool>,
+}
 
 #[derive(Debug)]
 struct LyingFile(Lying, Arc<dyn File>);
 
 impl Lying {
     fn is_lying(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+        self.lies.load(Ordering::SeqCst)
     }
 }
 
@@ -50,6 +55,10 @@ impl File for LyingFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        while bytes.starts_with(b"DHFR") && self.0.sleeps.load(Ordering::SeqCst) {
+            self.0.is_asleep.store(true, Ordering::SeqCst);
+            std::thread::yield_now();
+        }
         self.1.write_at(bytes, offset)
     }
 
@@ -112,7 +121,7 @@ fn begin(history: &History, ids: &[String]) -> Result<Vec<String>> {
 fn a_lock_that_is_given_twice_is_refused_when_a_history_is_made() {
     let directory = tempfile::tempdir().unwrap();
     let system = Lying::default();
-    system.0.store(true, Ordering::SeqCst);
+    system.lies.store(true, Ordering::SeqCst);
     let made = History::open_on(Arc::new(Forwarding(system)), &directory.path().join("h"), &creating());
     assert!(matches!(made, Err(Error::Fenced { .. })), "{made:?}");
 }
@@ -158,7 +167,7 @@ fn of_writers_that_no_lock_keeps_apart_no_two_get_an_id_as_new() {
         for history in &histories {
             begin(history, &uuids(0..1)).unwrap();
         }
-        system.0.store(true, Ordering::SeqCst);
+        system.lies.store(true, Ordering::SeqCst);
         let (ids, seen) = (uuids(1..61), Mutex::new(Seen::default()));
         std::thread::scope(|scope| {
             for history in &histories {
@@ -239,26 +248,23 @@ fn writer_that_died_with_the_lock_blocks_nobody() {
 }
 
 /// One machine of two that see one directory, whose locks do not reach the other: where the
-/// directory is (`is_host`), or where it is mounted. A frame that is written while `sleeps` is set
-/// waits until it is not.
-#[derive(Clone, Debug, Default)]
-struct Mounted {
-    is_host: bool,
-    is_lying: Arc<AtomicBool>,
-    sleeps: Arc<AtomicBool>,
-    is_asleep: Arc<AtomicBool>,
+/// directory is, or where it is mounted.
+#[derive(Clone, Debug)]
+enum Machine {
+    Host,
+    Guest(Lying),
 }
 
-#[derive(Debug)]
-struct MountedFile(Mounted, Arc<dyn File>);
-
-impl Changes for Mounted {
+impl Changes for Machine {
     fn file(&self, file: Arc<dyn File>) -> Arc<dyn File> {
-        if self.is_host { file } else { Arc::new(MountedFile(self.clone(), file)) }
+        match self {
+            Self::Host => file,
+            Self::Guest(lying) => lying.file(file),
+        }
     }
 
     fn is_local(&self) -> bool {
-        self.is_host
+        matches!(self, Self::Host)
     }
 
     fn is_alive(&self, _process: &ProcessId) -> Option<bool> {
@@ -268,63 +274,17 @@ impl Changes for Mounted {
     fn pause(&self, _duration: Duration) {}
 }
 
-impl File for MountedFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.1.read_at(buffer, offset)
-    }
-
-    fn read_up_to(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.1.read_up_to(buffer, offset)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        while bytes.starts_with(b"DHFR") && self.0.sleeps.load(Ordering::SeqCst) {
-            self.0.is_asleep.store(true, Ordering::SeqCst);
-            std::thread::yield_now();
-        }
-        self.1.write_at(bytes, offset)
-    }
-
-    fn extend(&self, length: u64) -> io::Result<()> {
-        self.1.extend(length)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.1.sync()
-    }
-
-    fn identify(&self) -> io::Result<FileId> {
-        self.1.identify()
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.1.len()
-    }
-
-    fn map(&self, length: u64) -> io::Result<Mapping> {
-        self.1.map(length)
-    }
-
-    fn try_lock(&self) -> io::Result<bool> {
-        if self.0.is_lying.load(Ordering::SeqCst) { Ok(true) } else { self.1.try_lock() }
-    }
-
-    fn unlock(&self) -> io::Result<()> {
-        if self.0.is_lying.load(Ordering::SeqCst) { Ok(()) } else { self.1.unlock() }
-    }
-}
-
 #[test]
 fn no_late_frame_of_another_machine_reaches_a_later_log() {
     lower_limits();
     let directory = tempfile::tempdir().unwrap();
-    let at = |mounted: Mounted| History::open_on(Arc::new(Forwarding(mounted)), directory.path(), &creating());
-    let host = at(Mounted { is_host: true, ..Mounted::default() }).unwrap();
-    let mounted = Mounted::default();
-    let guest = at(mounted.clone()).unwrap();
+    let at = |machine: Machine| History::open_on(Arc::new(Forwarding(machine)), directory.path(), &creating());
+    let host = at(Machine::Host).unwrap();
+    let mounted = Lying::default();
+    let guest = at(Machine::Guest(mounted.clone())).unwrap();
     begin(&host, &uuids(0..2)).unwrap();
     begin(&guest, &uuids(2..4)).unwrap();
-    mounted.is_lying.store(true, Ordering::SeqCst);
+    mounted.lies.store(true, Ordering::SeqCst);
     mounted.sleeps.store(true, Ordering::SeqCst);
     let known: Vec<_> = std::thread::scope(|scope| {
         let late = scope.spawn(|| begin(&guest, &uuids(4..6)));
@@ -347,7 +307,7 @@ fn no_late_frame_of_another_machine_reaches_a_later_log() {
     });
     assert!(known.len() > 100);
     drop(host);
-    let again = at(Mounted { is_host: true, ..Mounted::default() }).unwrap();
+    let again = at(Machine::Host).unwrap();
     assert!(rules(&again, &trigger(), &known, START).iter().all(|rule| *rule != "R8"));
     again.verify("orders", &mut |_, _| Ok(())).unwrap();
 }
