@@ -291,3 +291,20 @@ fn lost_manifest_leaves_the_ids_of_a_frozen_log_known() {
     assert!(report.is_repaired, "{report:#?}");
     assert_eq!(rules(&open(&root), &trigger(), &ids[..BATCH + 3], START), ["R9"; BATCH + 3]);
 }
+
+#[test]
+fn verify_goes_on_where_a_frozen_log_goes_into_segments() {
+    lower_limits();
+    let directory = tempfile::tempdir().unwrap();
+    let (history, ids) = (open(directory.path()), uuids(0..BATCH as u64 + 8));
+    begin(&history, &trigger(), &ids[..4], START).claim.unwrap().complete(None).unwrap();
+    seal(&history, "orders");
+    begin(&history, &trigger(), &ids[4..4 + BATCH], START).claim.unwrap().complete(None).unwrap();
+    begin(&history, &trigger(), &ids[4 + BATCH..], START).claim.unwrap().complete(None).unwrap();
+    assert!(history.is_seal_due("orders"));
+    let reader = History::open(directory.path(), &reading()).unwrap();
+    let before = logs(directory.path());
+    reader.verify("orders", &mut |_, _| history.seal("orders")).unwrap();
+    assert!(before.len() == 2 && logs(directory.path()) == before[1..], "it went meanwhile");
+    assert_eq!(rules(&reader, &trigger(), &ids, START), vec!["R9"; ids.len()]);
+}
