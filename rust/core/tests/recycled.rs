@@ -100,6 +100,17 @@ fn is_recycled(system: &Simulated) -> bool {
     flag[0] == 1
 }
 
+/// A history whose live log is in the file of another one, with one more file kept; what it knows,
+/// and the number of its last batch.
+fn grown(machine: &Simulated) -> (History, Known, u64) {
+    let (history, mut known, mut number) = (opened(machine, false).unwrap(), Known::new(), 0);
+    while names(machine, "old-").is_empty() || !is_recycled(machine) {
+        number += 1;
+        round(&history, number, &mut known).unwrap();
+    }
+    (history, known, number)
+}
+
 /// A life of `rounds` batches that ends at the process's change `crash_at`; answers its changes.
 fn life(seed: u64, rounds: u64, crash_at: u64, has_power: bool) -> u64 {
     let machine = Simulated::new(seed);
@@ -231,12 +242,7 @@ fn where_locks_may_be_lost_no_file_is_taken() {
 fn what_is_kept_goes_once_nobody_writes() {
     lower_limits();
     let machine = Simulated::new(5);
-    let (history, mut known) = (opened(&machine, false).unwrap(), Known::new());
-    let mut number = 0;
-    while names(&machine, "old-").is_empty() || !is_recycled(&machine) {
-        number += 1;
-        round(&history, number, &mut known).unwrap();
-    }
+    let (history, mut known, mut number) = grown(&machine);
     assert!(history.release_if_idle(), "somebody wrote before the first call");
     assert_eq!(names(&machine, "old-").len(), 1);
     assert!(!history.release_if_idle());
@@ -273,12 +279,7 @@ fn a_purge_leaves_nothing_of_an_older_log() {
     lower_limits();
     for (is_written, is_by_another) in [(false, false), (false, true), (true, false), (true, true)] {
         let machine = Simulated::new(5);
-        let (history, mut known) = (opened(&machine, false).unwrap(), Known::new());
-        let mut number = 0;
-        while names(&machine, "old-").is_empty() || !is_recycled(&machine) {
-            number += 1;
-            round(&history, number, &mut known).unwrap();
-        }
+        let (history, mut known, mut number) = grown(&machine);
         // In the log, or in segments alone.
         if !is_written {
             seal(&history, "orders");
@@ -326,12 +327,7 @@ fn what_has_nothing_to_give_back_is_left_alone() {
 fn giving_back_waits_for_nobody() {
     lower_limits();
     let machine = Simulated::new(5);
-    let (history, mut known) = (opened(&machine, false).unwrap(), Known::new());
-    let mut number = 0;
-    while names(&machine, "old-").is_empty() || !is_recycled(&machine) {
-        number += 1;
-        round(&history, number, &mut known).unwrap();
-    }
+    let (history, known, _) = grown(&machine);
     history.release_if_idle();
     let turn = names(&machine, "turn").pop().unwrap();
     let other = machine.process().open(&turn, true).unwrap();
