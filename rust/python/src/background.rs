@@ -131,11 +131,13 @@ impl Job {
     }
 
     fn wait(&self, limit: Duration) {
+        self.wait_while(|waited| waited < limit);
+    }
+
+    /// Wait for it while `is_to_wait`, which is told for how long that has been.
+    fn wait_while(&self, is_to_wait: impl Fn(Duration) -> bool) {
         let start = Instant::now();
-        while !limit.is_zero()
-            && self.lock().as_ref().is_some_and(|thread| !thread.is_finished())
-            && start.elapsed() < limit
-        {
+        while is_to_wait(start.elapsed()) && self.lock().as_ref().is_some_and(|thread| !thread.is_finished()) {
             std::thread::sleep(BETWEEN_LOOKS);
         }
     }
@@ -184,7 +186,7 @@ impl Maintenance {
             self.start(history, name);
             self.maintaining.wait((OVERDUE_WAIT * history.maintenance_debt(name)).min(LONGEST_OVERDUE_WAIT));
         }
-        self.sealing.wait(history.seal_wait(name));
+        self.sealing.wait_while(|waited| waited < history.seal_wait(name));
         failed
     }
 

@@ -125,7 +125,8 @@ impl Columns {
     }
 }
 
-/// A column by its role; a missing one is an error only if it was given by name.
+/// A column by its role; a missing one is an error if it was given by name, or if another's name
+/// differs by case alone: passed over, it would change what is known.
 pub(crate) fn find_named<'a>(
     input: &'a Input,
     role: &'static str,
@@ -135,11 +136,21 @@ pub(crate) fn find_named<'a>(
     let name = asked.unwrap_or(role);
     let mut places = input.schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
     match (places.next(), places.next()) {
-        (None, _) if asked.is_none() => Ok(None),
+        (None, _) if asked.is_none() => other_case(input, role).map_or(Ok(None), Err),
         (None, _) => Err(Failure::schema(format!("columns says that {role} is {name:?}, but there is no such column"))),
         (Some(_), Some(_)) => Err(Failure::schema(format!("there are several columns {name:?} ({role})"))),
         (Some((at, _)), None) => Ok(Some((name, input.column(at)?))),
     }
+}
+
+/// The error for a column whose name differs from `role` by case alone, if there is one.
+fn other_case(input: &Input, role: &str) -> Option<Failure> {
+    let fields = input.schema.fields();
+    let other = fields.iter().find(|field| field.name().eq_ignore_ascii_case(role))?.name();
+    Some(Failure::schema(format!(
+        "there is a column {other:?} and no {role:?}, and it would be passed over: rename it, or say that it is meant, \
+         as in columns={{{role:?}: {other:?}}}"
+    )))
 }
 
 fn count(role: &str, name: &str, array: ArrayRef) -> Outcome<ArrayRef> {

@@ -227,20 +227,6 @@ impl KeySpace {
         self.present().as_ref().is_some_and(|view| view.frozen.is_some())
     }
 
-    /// How long callers are to wait at most for the frozen log to be in segments: little and early,
-    /// so that none of them has to wait long, and more as the log comes near to where its writer
-    /// puts both into segments itself.
-    pub(crate) fn seal_wait(&self) -> Duration {
-        let eighths = |view: &View| 8 * view.memtable.weight() / most_in_memtable();
-        let is_frozen = |view: &&View| view.frozen.is_some();
-        Duration::from_millis(match self.present().as_ref().filter(is_frozen).map_or(0, eighths) {
-            0..6 => 0,
-            6 => 1,
-            7 => 2,
-            more => 3 + 4 * (more as u64 - 8).min(8),
-        })
-    }
-
     /// Put the entries of a frozen log into segments, unless somebody is at it.
     pub(crate) fn seal_frozen(&self) -> Result<()> {
         self.seal_frozen_within(Duration::ZERO)
@@ -260,6 +246,7 @@ impl KeySpace {
             return Ok(());
         };
         let log = frozen.log;
+        self.sealed.begin(1);
         let written = self.write_frozen(&frozen, width)?;
         // Its buffers are used again once nobody holds it.
         drop(frozen);

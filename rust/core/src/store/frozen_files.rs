@@ -43,6 +43,7 @@ impl KeySpace {
         }
         let parts = frozen.memtable.key_parts(MOST_IN_PART);
         let mut written = Vec::new();
+        self.sealed.begin(2 * parts.len() * planned.len().div_ceil(MOST_FILES));
         for files in planned.chunks(MOST_FILES) {
             written.extend(self.write_files((&frozen.memtable, &parts), width, files)?);
         }
@@ -63,7 +64,9 @@ impl KeySpace {
         };
         let mut writers = files.iter().map(create).collect::<Result<Vec<_>>>()?;
         for part in 0..parts.len() {
-            for (partition, mut run) in memtable.part_runs((parts, part), width, &partitions) {
+            let runs = memtable.part_runs((parts, part), width, &partitions);
+            self.sealed.step();
+            for (partition, mut run) in runs {
                 let Ok(at) = files.binary_search_by_key(&partition, |file| file.partition) else {
                     return Err(Error::State(format!("a frozen log has no file for its time partition {partition}")));
                 };
@@ -73,6 +76,7 @@ impl KeySpace {
                 run.settle_held(memtable.texts());
                 writers[at].push(&run)?;
             }
+            self.sealed.step();
         }
         let finish = |writer: SegmentWriter| writer.finish().map(|(header, sum, bytes)| entry_of(&header, sum, bytes));
         writers.into_iter().map(finish).collect()

@@ -30,6 +30,7 @@ mod recycled;
 pub(crate) mod registry;
 mod released;
 pub(crate) mod repair;
+mod seal_pace;
 mod settings;
 pub(crate) mod staged;
 mod sync;
@@ -68,6 +69,7 @@ pub(crate) use mirror::{Ahead, Seen};
 pub use pin::Pin;
 pub use purge::{Purge, Purged};
 use recycled::Recycled;
+use seal_pace::SealProgress;
 pub(crate) use settings::SpaceSettings;
 use sync::GroupSync;
 pub(crate) use view::View;
@@ -101,6 +103,8 @@ pub(crate) struct KeySpace {
     mirror: Option<Arc<Mirror>>,
     /// The file of a log that is over.
     recycled: Recycled,
+    /// How much of the frozen log is in segments.
+    sealed: SealProgress,
 }
 
 /// The counters of this handle since it was opened.
@@ -144,6 +148,7 @@ impl KeySpace {
             known,
             mirror,
             recycled: Recycled::default(),
+            sealed: SealProgress::default(),
         }
     }
 

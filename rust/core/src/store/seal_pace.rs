@@ -1,0 +1,98 @@
+//! The pace of writers while a full log is put into segments. They wait little and early, so that
+//! none of them has to wait long: the next log is to be full only once the one before it is done.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::limits::most_in_memtable;
+use super::{KeySpace, View};
+
+/// The whole of a log.
+const WHOLE: u64 = 1024;
+
+/// How much of the frozen log is in segments, as far as this handle puts it there.
+#[derive(Debug, Default)]
+pub(super) struct SealProgress {
+    done: AtomicU64,
+    all: AtomicU64,
+}
+
+impl SealProgress {
+    /// Nothing of the `all` steps is done.
+    pub(super) fn begin(&self, all: usize) {
+        self.done.store(0, Ordering::Relaxed);
+        self.all.store(all as u64, Ordering::Relaxed);
+    }
+
+    /// One step more is done.
+    pub(super) fn step(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The part that is done of the whole.
+    fn sealed(&self) -> u64 {
+        WHOLE * self.done.load(Ordering::Relaxed) / self.all.load(Ordering::Relaxed).max(1)
+    }
+}
+
+/// How long a call waits at most where the log is this full, and this much of the one before it is
+/// sealed. A log that is far beyond full comes near to where its writer puts both into segments
+/// itself.
+fn wait(filled: u64, sealed: u64) -> Duration {
+    if filled <= WHOLE / 5 + sealed * 3 / 4 {
+        return Duration::ZERO;
+    }
+    match 8 * filled / WHOLE {
+        0..10 => Duration::from_micros(1_500),
+        eighths => Duration::from_millis(3 + 4 * (eighths - 8).min(8)),
+    }
+}
+
+impl KeySpace {
+    /// How long a call is to wait at most for the frozen log to be in segments. That becomes
+    /// nothing as soon as its sealing has caught up with the writers.
+    pub(crate) fn seal_wait(&self) -> Duration {
+        let filled = |view: &View| WHOLE * view.memtable.weight() as u64 / most_in_memtable() as u64;
+        let is_frozen = |view: &&View| view.frozen.is_some();
+        wait(self.present().as_ref().filter(is_frozen).map_or(0, filled), self.sealed.sealed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealed(done: usize, all: usize) -> u64 {
+        let progress = SealProgress::default();
+        progress.begin(all);
+        (0..done).for_each(|_| progress.step());
+        progress.sealed()
+    }
+
+    #[test]
+    fn writers_behind_the_sealing_do_not_wait() {
+        for done in 0..=10 {
+            for filled in [0, WHOLE * done as u64 / 20, WHOLE / 5] {
+                assert_eq!(wait(filled, sealed(done, 10)), Duration::ZERO, "{filled} of {WHOLE}, {done} of 10");
+            }
+        }
+        assert_eq!(wait(WHOLE * 19 / 20, sealed(10, 10)), Duration::ZERO);
+    }
+
+    #[test]
+    fn writers_ahead_of_the_sealing_wait_until_it_catches_up() {
+        let half_full = WHOLE / 2;
+        assert!(wait(half_full, sealed(3, 10)) > Duration::ZERO);
+        assert_eq!(wait(half_full, sealed(5, 10)), Duration::ZERO);
+        // A log that is full waits for the end of it.
+        assert!(wait(WHOLE, sealed(10, 10)) > Duration::ZERO);
+    }
+
+    #[test]
+    fn waits_are_short_until_the_log_is_far_beyond_full() {
+        let waits: Vec<_> = (WHOLE / 4..=3 * WHOLE).map(|filled| wait(filled, 0)).collect();
+        assert!(waits.is_sorted() && waits[0] < Duration::from_millis(2));
+        assert_eq!(waits.iter().max(), Some(&Duration::from_millis(35)));
+        assert!(wait(WHOLE * 5 / 4 - 1, 0) < Duration::from_millis(2));
+    }
+}
