@@ -284,6 +284,18 @@ def test_later_batch_of_one_stream_with_other_columns_is_refused(spark: SparkSes
         handler(history_path, applied)(spark.createDataFrame([(header(0, 10),)], "header string"), 3)
 
 
+def test_a_column_in_another_case_is_refused(spark: SparkSession, history_path: Path) -> None:
+    applied = Applied()
+    handle = handler(history_path, applied)
+    rows = frame(spark, [("s0", header(0, 10))])
+    for name in ("stream", "header"):
+        with pytest.raises(dh.SchemaError, match=f"there is a column '{name.title()}' and no '{name}'"):
+            handle(rows.withColumnRenamed(name, name.title()), 0)
+    handle(rows, 0)
+    handle.close()
+    assert applied.of == {"s0": [header(0, 10)]}
+
+
 def test_waiting_messages_take_the_wider_type_of_a_later_batch(spark: SparkSession, history_path: Path) -> None:
     applied: list[dict[str, Any]] = []
 

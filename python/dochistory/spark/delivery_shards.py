@@ -31,6 +31,7 @@ from dochistory.spark.decode import quoted
 from dochistory.spark.newest import newest
 from dochistory.spark.same_bucket import BucketSight
 from dochistory.spark.same_directory import Sight
+from dochistory.spark.settings import check_case
 from dochistory.spark.staging import cut, version_of
 
 if TYPE_CHECKING:
@@ -149,7 +150,9 @@ class DeliveryShards:
             kept: the rows that wait from earlier batches.
             plan: from `Shards.plan_delivery`.
         """
-        found = {role: self.columns.get(role, role) for role in ROLES if self.columns.get(role, role) in frame.columns}
+        wanted = {role: self.columns.get(role, role) for role in ROLES}
+        check_case(wanted, frame.columns)
+        found = {role: there for role, there in wanted.items() if there in frame.columns}
         if "stream" not in found and self.stream is None:
             raise dh.SchemaError("[DH-SCHEMA] there is no column 'stream': name it, as in columns={'stream': 'mine'}")
         routed = self._routed(frame, kept, found)
