@@ -65,6 +65,24 @@ pub(crate) fn key_of(stored: &[u8], upper: u64) -> Key {
     Key { hi: hi | upper, lo: u64::from_be_bytes(*last) }
 }
 
+/// The keys of a bucket, of which the section keeps `width` bytes each. Most sections keep one of
+/// these widths, and a loop for one takes half the time.
+#[inline]
+pub(crate) fn add_keys_of(stored: &[u8], width: usize, upper: u64, keys: &mut Vec<Key>) {
+    match width {
+        13 => add_keys::<13>(stored, upper, keys),
+        14 => add_keys::<14>(stored, upper, keys),
+        15 => add_keys::<15>(stored, upper, keys),
+        16 => add_keys::<16>(stored, upper, keys),
+        _ => keys.extend(stored.chunks_exact(width).map(|stored| key_of(stored, upper))),
+    }
+}
+
+#[inline]
+fn add_keys<const WIDTH: usize>(stored: &[u8], upper: u64, keys: &mut Vec<Key>) {
+    keys.extend(stored.as_chunks::<WIDTH>().0.iter().map(|stored| key_of(stored, upper)));
+}
+
 /// The last `width` bytes of each key, one after the other.
 pub(super) fn write_keys_of(keys: impl ExactSizeIterator<Item = Key>, width: usize, out: &mut [u8]) {
     let shift = (16 - width) * 8;
@@ -96,6 +114,18 @@ pub(crate) fn write_directory(out: &mut [u8], bits: u8, keys: impl Iterator<Item
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_of_a_bucket_come_back_for_each_width() {
+        for width in 8..=16 {
+            let stored: Vec<u8> = (1..=5 * width as u8).collect();
+            let mut keys = vec![Key { hi: 1, lo: 2 }];
+            add_keys_of(&stored, width, 0xf100_0000_0000_0000, &mut keys);
+            let each = stored.chunks(width).map(|stored| key_of(stored, 0xf100_0000_0000_0000));
+            let expected: Vec<_> = std::iter::once(Key { hi: 1, lo: 2 }).chain(each).collect();
+            assert_eq!(keys, expected, "{width} bytes");
+        }
+    }
 
     #[test]
     fn key_comes_back_from_the_bytes_that_its_bucket_leaves_out() {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::Segment;
-use super::buckets::{bucket_of, key_bytes, key_of, upper_bytes};
+use super::buckets::{add_keys_of, bucket_of, key_bytes, upper_bytes};
 use super::format::{Part, SegmentHeader, Stamp};
 use super::run::{EntryRun, Stamps, TextEntry, UuidEntry};
-use crate::Result;
 use crate::key::Key;
 use crate::sys::background::make_way;
+use crate::{Error, Result};
 
 /// Keys read at a time.
 const CHUNK: u64 = 2048;
@@ -91,7 +91,7 @@ impl<'a> KeyCursor<'a> {
                 let (of_bucket, behind) = rest.split_at((pair[1] - pair[0]) as usize * width);
                 rest = behind;
                 let upper = upper_bytes(bucket, self.bits, width);
-                self.chunk.extend(of_bucket.chunks_exact(width).map(|stored| key_of(stored, upper)));
+                add_keys_of(of_bucket, width, upper, &mut self.chunk);
             }
         }
         Ok(())
@@ -121,7 +121,7 @@ impl<'a> KeyCursor<'a> {
         let bucket = bucket_of(hi, self.bits);
         let start = self.segment.bucket(self.directory, self.count, bucket, &mut self.scratch)?.start;
         self.seek(start)?;
-        self.take_while(|key| key.hi < hi).map(drop)
+        self.take_many(|key| key.hi < hi, |_| {}).map(drop)
     }
 
     pub(crate) fn place(&self) -> u64 {
@@ -139,27 +139,33 @@ impl<'a> KeyCursor<'a> {
 
     /// Hand keys to `take`, many at a time, up to the first that is not `within`; answers how many.
     pub(crate) fn take_many(&mut self, within: impl Fn(&Key) -> bool, mut take: impl FnMut(&[Key])) -> Result<u64> {
+        self.each_chunk(within, |_, keys| {
+            take(keys);
+            Ok(())
+        })
+    }
+
+    /// The error for keys that are in no order, which only a forged segment has.
+    pub(crate) fn disordered(&self) -> Error {
+        let offset = self.segment.header().section(self.keys).offset;
+        Error::corrupt(self.segment.path(), offset, "the keys are in no order")
+    }
+
+    /// [`KeyCursor::take_many`] for what may fail; it is told the place of the first key, too.
+    pub(crate) fn each_chunk(
+        &mut self,
+        within: impl Fn(&Key) -> bool,
+        mut take: impl FnMut(u64, &[Key]) -> Result<()>,
+    ) -> Result<u64> {
         let start = self.at;
         while self.peek()?.is_some() {
             let rest = &self.chunk[(self.at - self.chunk_at) as usize..];
             let count = rest.partition_point(&within);
-            take(&rest[..count]);
+            take(self.at, &rest[..count])?;
             self.at += count as u64;
             if count < rest.len() {
                 break;
             }
-        }
-        Ok(self.at - start)
-    }
-
-    /// Hand keys to `take` until it refuses one; answers how many it took.
-    pub(crate) fn take_while(&mut self, mut take: impl FnMut(Key) -> bool) -> Result<u64> {
-        let start = self.at;
-        while let Some(key) = self.peek()? {
-            if !take(key) {
-                break;
-            }
-            self.at += 1;
         }
         Ok(self.at - start)
     }
@@ -202,24 +208,64 @@ impl<'a> Source<'a> {
         self.translated.resize(self.cursor.segment.header().stamps as usize, Translated::NotYet);
     }
 
-    /// The number that the present entry's stamp has among `stamps`; none if the entry is dropped.
-    #[inline]
-    fn stamp(
+    /// Add the UUIDs that are `within` to a run, but for those whose stamps are dropped.
+    fn take_uuids(
         &mut self,
-        stamps: &mut Stamps,
+        within: impl Fn(&Key) -> bool,
+        EntryRun { uuids, stamps, .. }: &mut EntryRun,
         translate: &mut impl FnMut(Stamp) -> Option<Stamp>,
         scratch: &mut Vec<u8>,
-    ) -> Result<Option<u32>> {
+    ) -> Result<()> {
+        let (segment, column, translated) = (self.cursor.segment, self.column, &mut self.translated);
+        let mut numbers = Vec::new();
+        let take = |place: u64, keys: &[Key]| {
+            segment.stamp_numbers(column, place..place + keys.len() as u64, &mut numbers, scratch)?;
+            for (key, number) in keys.iter().zip(&numbers) {
+                let stamp = Translated::of((segment, translated), *number, stamps, translate)?;
+                uuids.extend(stamp.map(|stamp| UuidEntry { key: *key, stamp }));
+            }
+            Ok(())
+        };
+        self.cursor.each_chunk(within, take).map(drop)
+    }
+
+    /// Add the texts that are `within`.
+    fn take_texts(
+        &mut self,
+        within: impl Fn(&Key) -> bool,
+        run: &mut EntryRun,
+        translate: &mut impl FnMut(Stamp) -> Option<Stamp>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<()> {
         let segment = self.cursor.segment;
-        let number = segment.stamp_number(self.column, self.cursor.place(), scratch)?;
-        match self.translated.get(number as usize) {
-            Some(Translated::As(translated)) => return Ok(Some(*translated)),
-            Some(Translated::Dropped) => return Ok(None),
-            Some(Translated::NotYet) | None => {}
+        while let Some(key) = self.cursor.peek()?.filter(&within) {
+            let number = segment.stamp_number(self.column, self.cursor.place(), scratch)?;
+            if let Some(stamp) = Translated::of((segment, &mut self.translated), number, &mut run.stamps, translate)? {
+                run.add_text(key, self.cursor.text(scratch)?, stamp);
+            }
+            self.cursor.advance();
         }
-        let translated = translate(segment.stamp(number, scratch)?).map(|stamp| stamps.index(stamp));
-        if let Some(slot) = self.translated.get_mut(number as usize) {
-            *slot = translated.map_or(Translated::Dropped, Translated::As);
+        Ok(())
+    }
+}
+
+impl Translated {
+    /// The number that a segment's stamp has among `stamps`; none if its entries are dropped.
+    #[inline]
+    fn of(
+        (segment, all): (&Segment, &mut [Self]),
+        number: u64,
+        stamps: &mut Stamps,
+        translate: &mut impl FnMut(Stamp) -> Option<Stamp>,
+    ) -> Result<Option<u32>> {
+        match all.get(number as usize) {
+            Some(Self::As(translated)) => return Ok(Some(*translated)),
+            Some(Self::Dropped) => return Ok(None),
+            Some(Self::NotYet) | None => {}
+        }
+        let translated = translate(segment.stamp(number, &mut Vec::new())?).map(|stamp| stamps.index(stamp));
+        if let Some(slot) = all.get_mut(number as usize) {
+            *slot = translated.map_or(Self::Dropped, Self::As);
         }
         Ok(translated)
     }
@@ -266,21 +312,11 @@ impl<'a> Merge<'a> {
         let mut scratch = Vec::new();
         for source in &mut self.uuids {
             source.forget();
-            while let Some(key) = source.cursor.peek()?.filter(within) {
-                if let Some(stamp) = source.stamp(&mut run.stamps, &mut translate, &mut scratch)? {
-                    run.uuids.push(UuidEntry { key, stamp });
-                }
-                source.cursor.advance();
-            }
+            source.take_uuids(within, &mut run, &mut translate, &mut scratch)?;
         }
         for source in &mut self.texts {
             source.forget();
-            while let Some(key) = source.cursor.peek()?.filter(within) {
-                if let Some(stamp) = source.stamp(&mut run.stamps, &mut translate, &mut scratch)? {
-                    run.add_text(key, source.cursor.text(&mut scratch)?, stamp);
-                }
-                source.cursor.advance();
-            }
+            source.take_texts(within, &mut run, &mut translate, &mut scratch)?;
         }
         Ok(Some(run))
     }

@@ -234,6 +234,33 @@ impl Segment {
         Ok((word >> (at & 7)) & ((1u64 << bits) - 1))
     }
 
+    /// Which stamps the entries at some places have, one after the other.
+    fn stamp_numbers(
+        &self,
+        part: Part,
+        places: Range<u64>,
+        numbers: &mut Vec<u64>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<()> {
+        numbers.clear();
+        let (bits, count) = (u64::from(self.header.stamp_bits), (places.end - places.start) as usize);
+        if bits == 0 || count == 0 {
+            numbers.resize(count, 0);
+            return Ok(());
+        }
+        // Eight bytes are there for each of them.
+        let first = (places.start * bits) >> 3;
+        let length = (((places.end - 1) * bits) >> 3) + 8 - first;
+        let bytes = self.slice(part, first, length as usize, scratch)?;
+        let number = |place: u64| {
+            let at = place * bits;
+            let word = bytes[(at / 8 - first) as usize..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+            (word >> (at & 7)) & ((1 << bits) - 1)
+        };
+        numbers.extend(places.map(number));
+        Ok(())
+    }
+
     fn stamp(&self, number: u64, scratch: &mut Vec<u8>) -> Result<Stamp> {
         let bytes = self.slice(Part::Stamps, number * STAMP_BYTES as u64, STAMP_BYTES, scratch)?;
         let field = |at: usize| bytes[at..].first_chunk::<8>().map_or(0, |field| u64::from_le_bytes(*field));

@@ -143,6 +143,33 @@ fn write_filter(
     out.end_page()
 }
 
+/// Entries of some buckets of the index.
+struct Window {
+    /// The first bucket, and where the next entry of each goes.
+    first: usize,
+    next: Vec<u32>,
+    entries: Vec<[u8; ENTRY_BYTES as usize]>,
+}
+
+impl Window {
+    /// Room for the buckets from `first` on, whose entries end here, counted from the first one.
+    fn new(first: usize, ends: impl Iterator<Item = u32>) -> Self {
+        let mut next: Vec<u32> = std::iter::once(0).chain(ends).collect();
+        let count = next.pop().unwrap_or(0);
+        Self { first, next, entries: vec![[0; ENTRY_BYTES as usize]; count as usize] }
+    }
+
+    /// Answers false where there is no room: the keys come in another order than before.
+    #[inline]
+    fn put(&mut self, bucket: usize, entry: u16) -> bool {
+        let Some(place) = self.next.get_mut(bucket.wrapping_sub(self.first)) else { return false };
+        let Some(slot) = self.entries.get_mut(*place as usize) else { return false };
+        *slot = entry.to_le_bytes();
+        *place += 1;
+        true
+    }
+}
+
 /// The directory, which says where each bucket starts, and then the entries, window by window.
 fn write_index(out: &mut Output, header: &FilterHeader, segments: &[Arc<Segment>], ends: &Spool) -> Result<()> {
     out.push(&u32::to_le_bytes(0))?;
@@ -150,29 +177,23 @@ fn write_index(out: &mut Output, header: &FilterHeader, segments: &[Arc<Segment>
     out.end_page()?;
     let (mut cursors, mut ends) = (cursors(segments), ends.reader());
     let (buckets, mut first, mut start) = (1usize << header.directory_bits, 0, 0);
+    let (bucket, slot_bits) = (|key: &Key| bucket_of(key.hi, header.directory_bits), header.slot_bits());
     while first < buckets {
         let last = (first + WINDOW_BUCKETS).min(buckets);
         let mut read = vec![0; (last - first) * size_of::<u32>()];
         ends.fill(&mut read)?;
         let of_buckets = read.as_chunks().0.iter().map(|end| u32::from_le_bytes(*end) - start);
-        let mut next: Vec<u32> = std::iter::once(0).chain(of_buckets).collect();
-        let count = next.pop().unwrap_or(0);
-        let mut window = vec![0; count as usize * ENTRY_BYTES as usize];
+        let mut window = Window::new(first, of_buckets);
         for (slot, cursor) in &mut cursors {
-            cursor.take_while(|key| {
-                let bucket = bucket_of(key.hi, header.directory_bits);
-                if bucket < last {
-                    let place = &mut next[bucket - first];
-                    let entry = (tag_of(key, header.slot_bits()) << header.slot_bits()) | *slot as u16;
-                    let at = *place as usize * ENTRY_BYTES as usize;
-                    window[at..at + ENTRY_BYTES as usize].copy_from_slice(&entry.to_le_bytes());
-                    *place += 1;
-                }
-                bucket < last
-            })?;
+            let mut is_whole = true;
+            let mut put = |key: &Key| window.put(bucket(key), (tag_of(*key, slot_bits) << slot_bits) | *slot as u16);
+            cursor.take_many(|key| bucket(key) < last, |keys| is_whole &= keys.iter().all(&mut put))?;
+            if !is_whole {
+                return Err(cursor.disordered());
+            }
         }
-        out.push(&window)?;
-        (first, start) = (last, start + count);
+        out.push(window.entries.as_flattened())?;
+        (first, start) = (last, start + window.entries.len() as u32);
     }
     out.end_page()
 }
@@ -180,6 +201,18 @@ fn write_index(out: &mut Output, header: &FilterHeader, segments: &[Arc<Segment>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn window_refuses_keys_that_come_in_no_order() {
+        let mut window = Window::new(7, [1, 1, 3].into_iter());
+        let put = |window: &mut Window, buckets: &[usize]| buckets.iter().all(|bucket| window.put(*bucket, 0xabcd));
+        assert!(put(&mut window, &[7, 9, 9]));
+        assert_eq!(window.entries, [[0xcd, 0xab]; 3]);
+        // Before and behind its buckets, and more than there is room for.
+        for bucket in [6, 10, 9] {
+            assert!(!put(&mut window, &[bucket]), "bucket {bucket}");
+        }
+    }
 
     #[test]
     fn block_begins_with_the_first_key_that_is_in_it() {
