@@ -19,6 +19,7 @@ tells of this machine's sweepers.
 
 import datetime as dt
 import logging
+import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -369,8 +370,11 @@ def next_purge(
     Raises:
         ConfigError: [DH-CONFIG] `state` is given for a directory.
     """
-    said = _read(Place.of(history).figures(state)).get("next_run")
-    return None if said is None else dt.datetime.fromisoformat(said)
+    try:
+        said = dt.datetime.fromisoformat(_read(Place.of(history).figures(state))["next_run"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return said if said.tzinfo else None
 
 
 def longest_runs(
@@ -392,7 +396,9 @@ def longest_runs(
 
 
 def _runs(said: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(seconds) for name, seconds in said.get("longest_runs", {}).items()}
+    found = said.get("longest_runs")
+    runs = found.items() if isinstance(found, dict) else ()
+    return {name: float(one) for name, one in runs if isinstance(one, int | float) and 0 <= one < math.inf}
 
 
 def _read(directory: Path) -> dict[str, Any]:

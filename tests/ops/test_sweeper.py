@@ -159,8 +159,26 @@ def test_when_the_next_purge_is_due_is_seen_by_others(used: dh.History, director
     sweeper = dh.Sweeper(used, now=clock)
     sweeper.sweep()
     assert module.next_purge(directory) == sweeper.next_run
-    (directory / "sweeper.json").write_text("scratched")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "scratched",
+        "[]",
+        '{"next_run": 7, "longest_runs": [1]}',
+        '{"next_run": "soon", "longest_runs": {"orders": "long"}}',
+        '{"next_run": "2026-01-01T00:00:00", "longest_runs": {"orders": NaN, "bills": -1}}',
+    ],
+)
+def test_scratched_figures_are_written_again(used: dh.History, directory: Path, clock: Clock, text: str) -> None:
+    (directory / "sweeper.json").write_text(text)
     assert module.next_purge(directory) is None
+    assert module.longest_runs(directory) == {}
+    sweeper = dh.Sweeper(used, now=clock)
+    sweeper.sweep()
+    assert module.next_purge(directory) == sweeper.next_run
+    assert set(module.longest_runs(directory)) <= {"orders", "bills"}
 
 
 def test_a_trigger_that_is_locked_is_left_for_the_next_run(
