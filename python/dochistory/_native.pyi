@@ -2005,6 +2005,7 @@ class History:
             `process` (int), `manifest` (int).
 
         Raises:
+            ConfigError: [DH-CONFIG] the history has no trigger of this name.
             StorageError: [DH-IO] the operating system refused a file operation.
             CorruptError: [DH-CORRUPT] a file of the history is damaged.
             StateError: [DH-STATE] the history is closed.

@@ -118,6 +118,7 @@ NAMED: dict[str, Callable[[dh.History, Any], Any]] = {
     "purge": lambda history, name: history.purge(name),
     "maintain": lambda history, name: history.maintain(name),
     "verify": lambda history, name: history.verify(name),
+    "pins": lambda history, name: history.pins(name),
 }
 
 

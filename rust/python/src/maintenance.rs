@@ -279,6 +279,7 @@ impl History {
     ///     `process` (int), `manifest` (int).
     ///
     /// Raises:
+    ///     ConfigError: [DH-CONFIG] the history has no trigger of this name.
     ///     StorageError: [DH-IO] the operating system refused a file operation.
     ///     CorruptError: [DH-CORRUPT] a file of the history is damaged.
     ///     StateError: [DH-STATE] the history is closed.
@@ -288,6 +289,9 @@ impl History {
         let history = self.handle.get()?;
         let name = trigger.name();
         let pins = crate::calls::outside(py, || history.pins(name))?;
+        if pins.is_empty() {
+            jobs::check_known(py, &history, &trigger)?;
+        }
         let described = |pin: Pin| -> PyResult<Bound<'py, PyDict>> {
             let one = PyDict::new(py);
             one.set_item("snapshot", pin.name)?;
