@@ -19,7 +19,6 @@ tells of this machine's sweepers.
 
 import datetime as dt
 import logging
-import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -38,6 +37,7 @@ LOGGER = "dochistory.sweeper"
 """The name of the logger that is told of purges (INFO), lives that are too short (WARNING) and failures (ERROR)."""
 
 _FILE = "sweeper.json"
+_LONGEST = dt.timedelta.max.total_seconds()
 
 
 class Sweeper:
@@ -398,7 +398,7 @@ def longest_runs(
 def _runs(said: Mapping[str, Any]) -> dict[str, float]:
     found = said.get("longest_runs")
     runs = found.items() if isinstance(found, dict) else ()
-    return {name: float(one) for name, one in runs if isinstance(one, int | float) and 0 <= one < math.inf}
+    return {name: float(one) for name, one in runs if isinstance(one, int | float) and 0 <= one <= _LONGEST}
 
 
 def _read(directory: Path) -> dict[str, Any]:

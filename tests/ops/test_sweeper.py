@@ -169,6 +169,7 @@ def test_when_the_next_purge_is_due_is_seen_by_others(used: dh.History, director
         '{"next_run": 7, "longest_runs": [1]}',
         '{"next_run": "soon", "longest_runs": {"orders": "long"}}',
         '{"next_run": "2026-01-01T00:00:00", "longest_runs": {"orders": NaN, "bills": -1}}',
+        '{"longest_runs": {"orders": 1e300, "bills": 1' + "0" * 400 + "}}",
     ],
 )
 def test_scratched_figures_are_written_again(used: dh.History, directory: Path, clock: Clock, text: str) -> None:

@@ -139,7 +139,7 @@ impl<'a> KeyCursor<'a> {
 
     /// Hand keys to `take`, many at a time, up to the first that is not `within`; answers how many.
     pub(crate) fn take_many(&mut self, within: impl Fn(&Key) -> bool, mut take: impl FnMut(&[Key])) -> Result<u64> {
-        self.each_chunk(within, |_, keys| {
+        self.take_placed(within, |_, keys| {
             take(keys);
             Ok(())
         })
@@ -152,7 +152,7 @@ impl<'a> KeyCursor<'a> {
     }
 
     /// [`KeyCursor::take_many`] for what may fail; it is told the place of the first key, too.
-    pub(crate) fn each_chunk(
+    fn take_placed(
         &mut self,
         within: impl Fn(&Key) -> bool,
         mut take: impl FnMut(u64, &[Key]) -> Result<()>,
@@ -226,7 +226,7 @@ impl<'a> Source<'a> {
             }
             Ok(())
         };
-        self.cursor.each_chunk(within, take).map(drop)
+        self.cursor.take_placed(within, take).map(drop)
     }
 
     /// Add the texts that are `within`.
