@@ -146,6 +146,11 @@ impl GroupCommit {
 }
 
 impl Others<'_> {
+    /// Whether there is a next job.
+    pub(super) fn are_waiting(&self) -> bool {
+        !self.group.lock().posted.is_empty()
+    }
+
     /// Do the next job. Answers false if there is none, or if this one panicked: the leader may no
     /// longer trust what it holds, and the next one prepares that again. The job's owner learns of
     /// it when the leader has finished.

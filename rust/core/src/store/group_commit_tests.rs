@@ -1,4 +1,4 @@
-//! Threads that write together, one of which fails.
+//! Threads that write together: one of which fails, and whose frames go to the disk at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::{SpaceSettings, Writer};
 use crate::history::{History, OpenOptions};
+use crate::key::Key;
+use crate::store::writer::Beginning;
 use crate::testing::simulated::Simulated;
+use crate::types::FrameKeys;
 use crate::{Error, Result};
 
 #[test]
@@ -53,4 +56,42 @@ fn job_that_fails_or_panics_leaves_the_others_alone() {
     assert_eq!([&panicked, &failed, &done].map(|count| count.load(Ordering::Relaxed)), [1; 3]);
     assert_eq!(space.group_commit.posted(), 0);
     space.write_together(settings, |_| Ok(())).unwrap();
+}
+
+#[test]
+fn frame_of_a_thread_alone_goes_to_the_disk_at_once_and_those_of_others_do_not() {
+    let options = OpenOptions { create: true, ..OpenOptions::default() };
+    let system = Simulated::new(0);
+    let history = History::open_on(Arc::new(system.clone()), Path::new("/history"), &options).unwrap();
+    let space = history.space("orders").unwrap();
+    let settings = SpaceSettings { time_to_live_us: 1 << 50, ..SpaceSettings::STORED };
+    let begin = |writer: &mut Writer<'_>, number: u64| {
+        let before = system.started();
+        let keys = FrameKeys { uuids: vec![Key::from_bytes(u128::from(number).to_be_bytes())], ..FrameKeys::default() };
+        writer.begin(Beginning { keys, started_at: 1, ..Beginning::default() })?;
+        Ok(system.started() - before)
+    };
+    assert_eq!(space.write_together(settings, |writer| begin(writer, 1)).unwrap(), 1);
+    assert_eq!(space.write(settings, |writer| begin(writer, 2)).unwrap(), 1);
+    let leads = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let leader = scope.spawn(|| {
+            space.write_together(settings, |writer| {
+                leads.store(true, Ordering::Release);
+                while space.group_commit.posted() == 0 {
+                    std::thread::yield_now();
+                }
+                begin(writer, 3)
+            })
+        });
+        while !leads.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        let this = std::thread::current().id();
+        let job = |writer: &mut Writer<'_>| Ok((begin(writer, 4)?, std::thread::current().id() == this));
+        let (started, is_own) = space.write_together(settings, job).unwrap();
+        // Where the leader had no time left for it, this thread was alone.
+        assert_eq!(started, u64::from(is_own));
+        assert_eq!(leader.join().unwrap().unwrap(), 1);
+    });
 }

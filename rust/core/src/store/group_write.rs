@@ -56,7 +56,9 @@ impl KeySpace {
         let taken = lock.take(&*self.env.system, limit, || drop(self.refresh()));
         let guard = taken.map_err(|error| self.or_away(error))?;
         let mut writer = Writer::holding(self, guard);
+        writer.is_last = !others.are_waiting();
         job(&mut writer);
+        writer.is_last = false;
         let start = Instant::now();
         while start.elapsed() < MOST && others.do_next(&mut writer) {}
         let place = self.end_of_log();

@@ -1,10 +1,17 @@
 //! One sync of the log serves several threads of a process.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::sys::interrupt::{self, SLICE};
 use crate::wal::Log;
 use crate::{Error, Result};
+
+/// A thread that sleeps until a frame is written, and again until the disk has flushed it, is woken
+/// twice. Therefore it stays awake while the disk writes: for a part of what the last sync took, and
+/// for this time at most.
+const AWAKE: Duration = Duration::from_micros(25);
+const PART_AWAKE: u32 = 3;
 
 /// How far the live log is durable, and who is syncing it.
 #[derive(Debug, Default)]
@@ -20,9 +27,20 @@ struct State {
     /// Highest end that a thread waits for.
     wanted: u64,
     at_work: bool,
+    /// When the disk began to write what the next sync makes durable, and how long the last took.
+    started: Option<Instant>,
+    took: Duration,
     waiting: usize,
     /// Why no further write is possible.
     failed: Option<String>,
+}
+
+impl State {
+    /// Until when to wait awake for what the disk has begun to write.
+    fn awake_until(&mut self) -> Option<Instant> {
+        let started = self.started.take()?;
+        Some(started + AWAKE.min(self.took / PART_AWAKE))
+    }
 }
 
 impl GroupSync {
@@ -45,6 +63,11 @@ impl GroupSync {
     pub(crate) fn durable(&self, log: u64) -> u64 {
         let state = self.lock();
         if state.log > log { u64::MAX } else { state.durable }
+    }
+
+    /// The disk begins to write a frame now.
+    pub(crate) fn started(&self) {
+        self.lock().started = Some(Instant::now());
     }
 
     /// After a failed write or sync nothing more is written.
@@ -92,10 +115,15 @@ impl GroupSync {
         state.at_work = true;
         // Not for a later log: then this one is retired, and the loop above has returned.
         let target = state.wanted;
+        let awake_until = state.awake_until();
         drop(state);
+        while awake_until.is_some_and(|end| Instant::now() < end) {
+            std::hint::spin_loop();
+        }
+        let before = Instant::now();
         let synced = sync(target, has_waited);
         let mut state = self.lock();
-        state.at_work = false;
+        (state.at_work, state.took) = (false, before.elapsed());
         if state.waiting > 0 {
             self.changed.notify_all();
         }
@@ -108,5 +136,27 @@ impl GroupSync {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_waits_awake_for_a_part_of_the_last_sync_and_once() {
+        let waits = |took| {
+            let sync = GroupSync::default();
+            sync.lock().took = took;
+            assert_eq!(sync.lock().awake_until(), None);
+            sync.started();
+            let mut state = sync.lock();
+            let (started, until) = (state.started.unwrap(), state.awake_until().unwrap());
+            assert_eq!(state.awake_until(), None);
+            until - started
+        };
+        assert_eq!(waits(Duration::ZERO), Duration::ZERO);
+        assert_eq!(waits(Duration::from_micros(30)), Duration::from_micros(10));
+        assert_eq!(waits(Duration::from_secs(9)), AWAKE);
     }
 }

@@ -47,12 +47,23 @@ pub(crate) struct Writer<'s> {
     pub(super) is_prepared: bool,
     /// What the present operation has begun in the log weighs there.
     pub(super) begun: usize,
+    /// Whether a sync is likely to follow the next frame: no other thread waits to append one, and
+    /// the log is no copy of a bucket's, which nobody syncs.
+    pub(super) is_last: bool,
 }
 
 impl<'s> Writer<'s> {
     /// A writer of `space`, whose lock `guard` holds.
     pub(super) fn holding(space: &'s KeySpace, guard: Taken<'s>) -> Self {
-        Self { space, held: guard, generation: 0, along: Along::default(), is_prepared: false, begun: 0 }
+        Self {
+            space,
+            held: guard,
+            generation: 0,
+            along: Along::default(),
+            is_prepared: false,
+            begun: 0,
+            is_last: space.mirror.is_none(),
+        }
     }
 
     /// The key space, for reading.
@@ -332,6 +343,10 @@ impl Writer<'_> {
         };
         self.check_alone()?;
         log.append(&bytes, position)?;
+        // The disk is at work while the frame is applied.
+        if log.start_writing(position..position + bytes.len() as u64, self.is_last) {
+            self.space.sync.started();
+        }
         // If somebody came meanwhile, it may not have seen this frame.
         self.check_alone()?;
         self.space.change(|slot| {

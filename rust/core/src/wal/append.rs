@@ -3,6 +3,7 @@
 //! its blocks are room already (`recycle.rs`).
 
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::Log;
@@ -28,12 +29,17 @@ impl Log {
         if end > self.room.load(Ordering::Relaxed) && self.is_written_with_room(bytes, position)? {
             return Ok(());
         }
-        self.write_frame(bytes, position).map_err(|error| self.failed(error))?;
-        if bytes.len() as u64 > SHORT {
-            // The disk is at work while the frame is applied.
-            self.file.file.start_writing(position..end);
+        self.write_frame(bytes, position).map_err(|error| self.failed(error))
+    }
+
+    /// Begin to write what was appended to the disk, for the sync that follows. More frames before
+    /// that sync have their last page written twice: they pay for long ones only.
+    pub(crate) fn start_writing(&self, bytes: Range<u64>, is_last: bool) -> bool {
+        let starts = is_last || bytes.end - bytes.start > SHORT;
+        if starts {
+            self.file.file.start_writing(bytes);
         }
-        Ok(())
+        starts
     }
 
     /// Write a frame; over the remains of another log with zeros behind it, as long as the header

@@ -35,6 +35,7 @@ impl Fault {
 pub(super) struct Process {
     pub(super) operations: u64,
     pub(super) changes: u64,
+    pub(super) started: u64,
     pub(super) crash_at: Option<u64>,
     pub(super) fault: Option<(u64, Fault)>,
     pub(super) is_dead: bool,

@@ -73,6 +73,11 @@ impl Simulated {
         self.world().process(self.process).crash_at = Some(change);
     }
 
+    /// How often this process began to write something before its sync.
+    pub fn started(&self) -> u64 {
+        self.world().process(self.process).started
+    }
+
     /// Let operation number `operation` (counted from 1, with reads) of this process fail.
     pub fn fail_at(&self, operation: u64, fault: Fault) {
         self.world().process(self.process).fault = Some((operation, fault));
@@ -204,6 +209,11 @@ impl File for Handle {
 
     fn sync(&self) -> io::Result<()> {
         self.system.world().sync(self.system.process, self.inode, self.id)
+    }
+
+    fn start_writing(&self, _bytes: std::ops::Range<u64>) {
+        // A disk that began to write promises nothing: only the sync counts.
+        self.system.world().process(self.system.process).started += 1;
     }
 
     fn identify(&self) -> io::Result<FileId> {
