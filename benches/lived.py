@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+from io import FileIO
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ from benches.workload import uuid_column
 OUT, RESULT = Path("out/lived"), Path("out/lived.json")
 JOBS = ("life", "ends", "reader", "writers", "single", "maps", "peers")
 BATCHES = [1_000, 10_000, 100_000]
+IN_TURN, FRAME = 100, 112  # documents, and as many bare syncs; bytes of what these write
 LOOKS_ALONE = 30  # of a reader, once the writer has ended
 QUICK = {"n": 200_000, "batch": [1_000, 10_000], "rows": 50_000, "runs": 2, "singles": 400, "budget": 1.0}
 
@@ -143,29 +145,43 @@ def as_writer(given: argparse.Namespace) -> None:
 
 def of_single(given: argparse.Namespace) -> dict[str, Any]:
     """Single documents: `begin_one` and `complete`, by threads that share a history."""
-    found: dict[str, Any] = {"two_syncs": two_syncs(OUT / "bare")}
-    for threads in (1, 8, 64):
+    found = of_one_thread(given.singles)
+    for threads in (8, 64):
         with dh.open(OUT / f"single-{threads}", create=True) as history:
             found[str(threads)] = singles(history, threads, max(given.singles // threads, 50))
     return found
 
 
-def two_syncs(path: Path) -> dict[str, float]:
+def of_one_thread(documents: int) -> dict[str, Any]:
+    """One thread, in turn with two bare syncs: what these take changes from minute to minute."""
+    ids = uuid_column(np.arange(documents, dtype=np.uint64)).to_pylist()
+    seconds, bare = list[float](), list[float]()
+    with dh.open(OUT / "single-1", create=True) as history, (OUT / "bare").open("w+b", buffering=0) as file:
+        file.write(bytes(2 * documents * FRAME))
+        os.fsync(file.fileno())
+        for start in range(0, documents, IN_TURN):
+            some = ids[start : start + IN_TURN]
+            seconds += [one_document(history, text) for text in some]
+            bare += [two_syncs(file, number) for number in range(len(some))]
+    found = {"two_syncs": spread(bare), "1": {"a_second": documents / sum(seconds), **spread(seconds)}}
+    above = found["1"]["p50_ms"] - found["two_syncs"]["p50_ms"]
+    return {**found, "one_document_above_two_syncs_ms": above}
+
+
+def two_syncs(file: FileIO, number: int) -> float:
     """What two small writes with their syncs take, within a file that is long enough."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT)
-    seconds = []
-    try:
-        os.pwrite(handle, bytes(1 << 20), 0)
-        os.fsync(handle)
-        for number in range(500):
-            before = time.perf_counter()
-            for place in (2 * number, 2 * number + 1):
-                os.pwrite(handle, b"x" * 112, place * 112)
-                os.fdatasync(handle)
-            seconds.append(time.perf_counter() - before)
-    finally:
-        os.close(handle)
-    return spread(seconds)
+    before = time.perf_counter()
+    for place in (2 * number, 2 * number + 1):
+        os.pwrite(file.fileno(), b"x" * FRAME, place * FRAME)
+        os.fdatasync(file.fileno())
+    return time.perf_counter() - before
+
+
+def one_document(history: dh.History, text: str) -> float:
+    """What a document takes."""
+    before = time.perf_counter()
+    history.begin_one(trigger=TRIGGER, uuid=text).complete()
+    return time.perf_counter() - before
 
 
 def singles(history: dh.History, threads: int, each: int) -> dict[str, float]:
@@ -174,10 +190,8 @@ def singles(history: dh.History, threads: int, each: int) -> dict[str, float]:
     ids = uuid_column(np.arange(each * threads, dtype=np.uint64)).to_pylist()
 
     def work(which: int) -> None:
-        for text in ids[which * each : (which + 1) * each]:
-            before = time.perf_counter()
-            history.begin_one(trigger=TRIGGER, uuid=text).complete()
-            seconds[which].append(time.perf_counter() - before)
+        mine = ids[which * each : (which + 1) * each]
+        seconds[which] += [one_document(history, text) for text in mine]
 
     workers = [threading.Thread(target=work, args=(which,)) for which in range(threads)]
     started = time.perf_counter()

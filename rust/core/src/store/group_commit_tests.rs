@@ -59,7 +59,7 @@ fn job_that_fails_or_panics_leaves_the_others_alone() {
 }
 
 #[test]
-fn frame_of_a_thread_alone_goes_to_the_disk_at_once_and_those_of_others_do_not() {
+fn frames_go_to_the_disk_at_once_where_no_thread_waits() {
     let options = OpenOptions { create: true, ..OpenOptions::default() };
     let system = Simulated::new(0);
     let history = History::open_on(Arc::new(system.clone()), Path::new("/history"), &options).unwrap();

@@ -8,8 +8,8 @@ use crate::wal::Log;
 use crate::{Error, Result};
 
 /// A thread that sleeps until a frame is written, and again until the disk has flushed it, is woken
-/// twice. Therefore it stays awake while the disk writes: for a part of what the last sync took, and
-/// for this time at most.
+/// twice. Therefore it stays awake while the disk writes: for a part of what the last sync took,
+/// and for this time at most.
 const AWAKE: Duration = Duration::from_micros(25);
 const PART_AWAKE: u32 = 3;
 
