@@ -4,17 +4,23 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::limits::most_in_memtable;
+use super::limits::{most_in_memtable, too_many_in_memtable};
 use super::{KeySpace, View};
 
 /// The whole of a log.
 const WHOLE: u64 = 1024;
 
-/// How much of the frozen log is in segments, as far as this handle puts it there.
+/// What a call waits at most whose successor would put the log into segments itself, with the one
+/// before it: that takes longer than the rest of the sealing, which it makes useless.
+const LAST_WAIT: Duration = Duration::from_millis(250);
+
+/// How much of the frozen log is in segments, as far as this handle puts it there; and what its
+/// last batch weighs.
 #[derive(Debug, Default)]
 pub(super) struct SealProgress {
     done: AtomicU64,
     all: AtomicU64,
+    batch: AtomicU64,
 }
 
 impl SealProgress {
@@ -29,16 +35,24 @@ impl SealProgress {
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A batch of this weight was begun; the next one is probably like it.
+    pub(super) fn began(&self, weight: usize) {
+        self.batch.store(weight as u64, Ordering::Relaxed);
+    }
+
     /// The part that is done of the whole.
     fn sealed(&self) -> u64 {
         WHOLE * self.done.load(Ordering::Relaxed) / self.all.load(Ordering::Relaxed).max(1)
     }
 }
 
-/// How long a call waits at most where the log is this full, and this much of the one before it is
-/// sealed. A log that is far beyond full comes near to where its writer puts both into segments
-/// itself.
-fn wait(filled: u64, sealed: u64) -> Duration {
+/// How long a call waits at most where the log is this full, this much of the one before it is
+/// sealed, and the next batch fills so much.
+fn wait(filled: u64, sealed: u64, batch: u64) -> Duration {
+    let too_full = WHOLE * too_many_in_memtable() as u64 / most_in_memtable() as u64;
+    if filled + batch > too_full {
+        return LAST_WAIT;
+    }
     if filled <= WHOLE / 5 + sealed * 3 / 4 {
         return Duration::ZERO;
     }
@@ -52,9 +66,12 @@ impl KeySpace {
     /// How long a call is to wait at most for the frozen log to be in segments. That becomes
     /// nothing as soon as its sealing has caught up with the writers.
     pub(crate) fn seal_wait(&self) -> Duration {
-        let filled = |view: &View| WHOLE * view.memtable.weight() as u64 / most_in_memtable() as u64;
+        let part = |weight: u64| WHOLE * weight / most_in_memtable() as u64;
         let is_frozen = |view: &&View| view.frozen.is_some();
-        wait(self.present().as_ref().filter(is_frozen).map_or(0, filled), self.sealed.sealed())
+        let Some(weight) = self.present().as_ref().filter(is_frozen).map(|view| view.memtable.weight()) else {
+            return Duration::ZERO;
+        };
+        wait(part(weight as u64), self.sealed.sealed(), part(self.sealed.batch.load(Ordering::Relaxed)))
     }
 }
 
@@ -73,26 +90,34 @@ mod tests {
     fn writers_behind_the_sealing_do_not_wait() {
         for done in 0..=10 {
             for filled in [0, WHOLE * done as u64 / 20, WHOLE / 5] {
-                assert_eq!(wait(filled, sealed(done, 10)), Duration::ZERO, "{filled} of {WHOLE}, {done} of 10");
+                assert_eq!(wait(filled, sealed(done, 10), 0), Duration::ZERO, "{filled} of {WHOLE}, {done} of 10");
             }
         }
-        assert_eq!(wait(WHOLE * 19 / 20, sealed(10, 10)), Duration::ZERO);
+        assert_eq!(wait(WHOLE * 19 / 20, sealed(10, 10), 0), Duration::ZERO);
     }
 
     #[test]
     fn writers_ahead_of_the_sealing_wait_until_it_catches_up() {
         let half_full = WHOLE / 2;
-        assert!(wait(half_full, sealed(3, 10)) > Duration::ZERO);
-        assert_eq!(wait(half_full, sealed(5, 10)), Duration::ZERO);
+        assert!(wait(half_full, sealed(3, 10), 0) > Duration::ZERO);
+        assert_eq!(wait(half_full, sealed(5, 10), 0), Duration::ZERO);
         // A log that is full waits for the end of it.
-        assert!(wait(WHOLE, sealed(10, 10)) > Duration::ZERO);
+        assert!(wait(WHOLE, sealed(10, 10), 0) > Duration::ZERO);
     }
 
     #[test]
     fn waits_are_short_until_the_log_is_far_beyond_full() {
-        let waits: Vec<_> = (WHOLE / 4..=3 * WHOLE).map(|filled| wait(filled, 0)).collect();
+        let waits: Vec<_> = (WHOLE / 4..=2 * WHOLE).map(|filled| wait(filled, 0, 0)).collect();
         assert!(waits.is_sorted() && waits[0] < Duration::from_millis(2));
         assert_eq!(waits.iter().max(), Some(&Duration::from_millis(35)));
-        assert!(wait(WHOLE * 5 / 4 - 1, 0) < Duration::from_millis(2));
+        assert!(wait(WHOLE * 5 / 4 - 1, 0, WHOLE / 2) < Duration::from_millis(2));
+    }
+
+    #[test]
+    fn a_call_whose_successor_would_seal_waits_for_the_sealing() {
+        let batch = WHOLE * 3 / 8;
+        assert!(wait(2 * WHOLE - batch, 0, batch) <= Duration::from_millis(35));
+        assert_eq!(wait(2 * WHOLE - batch + 1, 0, batch), LAST_WAIT);
+        assert_eq!(wait(2 * WHOLE + 1, WHOLE, 0), LAST_WAIT);
     }
 }

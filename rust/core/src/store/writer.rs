@@ -316,6 +316,7 @@ impl Writer<'_> {
             values: ValueRun::default(),
         })?;
         self.begun = weight(self.space).saturating_sub(before);
+        self.space.sealed.began(self.begun);
         Ok((begun.claim, begun.keys))
     }
 
