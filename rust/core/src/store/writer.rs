@@ -333,19 +333,20 @@ impl Writer<'_> {
         if frame.rows().is_some() && !forms.rows {
             self.seal_for(FrameForms { rows: true, places: false })?;
         }
-        let (bytes, log, position) = {
+        let (bytes, log, position, starts) = {
             let view = self.space.present();
             let Some(view) = view.as_ref() else {
                 return Err(Error::State("the key space is not there".into()));
             };
             frame.durable = self.space.sync.durable(view.log.id).min(view.memtable.position);
             let bytes = frame.encode(view.log.place(view.memtable.position));
-            (bytes, view.log.clone(), view.memtable.position)
+            // A disk that is busy with a frozen log would keep us waiting here, under the lock.
+            (bytes, view.log.clone(), view.memtable.position, self.is_last && view.frozen.is_none())
         };
         self.check_alone()?;
         log.append(&bytes, position)?;
         // The disk is at work while the frame is applied.
-        if log.start_writing(position..position + bytes.len() as u64, self.is_last) {
+        if log.start_writing(position..position + bytes.len() as u64, starts) {
             self.space.sync.started();
         }
         // If somebody came meanwhile, it may not have seen this frame.
