@@ -31,9 +31,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// How much lower the priority of these threads is, as `nice` has it: callers come first where
 /// cores are few, and then a full log, for which callers wait soonest.
-const SEALING_NICER: c_int = 2;
-const RENEWING_NICER: c_int = 5;
-const MAINTAINING_NICER: c_int = 10;
+const SEALING_NICER: c_int = 1;
+const RENEWING_NICER: c_int = 7;
+const MAINTAINING_NICER: c_int = 15;
 
 /// Lower the priority of this thread. (Linux has one for each thread.)
 #[cfg(target_os = "linux")]

@@ -75,6 +75,11 @@ impl FrozenLog {
     pub(crate) fn reserves(&self, id: u64) -> bool {
         id >= self.first_file && id - self.first_file < self.files
     }
+
+    /// The numbers of these files.
+    pub(crate) fn reserved(&self) -> impl Iterator<Item = u64> {
+        (self.first_file..).take(self.files as usize)
+    }
 }
 
 /// A segment file.

@@ -102,15 +102,20 @@ impl YoungFilter {
         Self { blocks: Some(blocks), capacity, ..Self::default() }
     }
 
-    /// The same filter in memory of its own; an inactive one if there is none.
-    pub(crate) fn copy(&self) -> Self {
-        let mut copy = Self::with_capacity(self.capacity);
-        match (&mut copy.blocks, &self.blocks) {
-            (Some(to), Some(from)) => to.copy_from_slice(from),
-            _ => return Self::default(),
+    /// Keys for which there is room.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Become, while it is empty, what `other` is; answers false where their sizes differ.
+    pub(crate) fn take_all_of(&mut self, other: &Self) -> bool {
+        let (Some(to), Some(from)) = (&mut self.blocks, &other.blocks) else { return false };
+        if self.keys > 0 || to.len() != from.len() {
+            return false;
         }
-        (copy.keys, copy.segments) = (self.keys, self.segments.clone());
-        copy
+        to.copy_from_slice(from);
+        (self.keys, self.segments) = (other.keys, other.segments.clone());
+        true
     }
 
     /// Put keys in.

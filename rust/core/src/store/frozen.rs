@@ -87,7 +87,7 @@ impl View {
         let is_over = |old: &Arc<Frozen>| self.frozen.as_ref().is_none_or(|frozen| frozen.log.id != old.log.id);
         let Some(frozen) = old.frozen.take().filter(is_over) else { return };
         // Also those that were compacted meanwhile, from which other segments come.
-        (frozen.log.first_file..).take(frozen.log.files as usize).for_each(|id| self.hold_written(id));
+        frozen.log.reserved().for_each(|id| self.hold_written(id));
         self.spare = Arc::try_unwrap(frozen).ok().map(|frozen| frozen.memtable);
     }
 
@@ -168,6 +168,9 @@ impl Writer<'_> {
     /// before it is frozen still. What was begun just now may make it full: its end, which probably
     /// comes next, takes least in the same log.
     pub(super) fn seal_if_full(&mut self) -> Result<()> {
+        if self.leaves_log {
+            return Ok(());
+        }
         if let Some(mirror) = self.space.mirror.as_deref() {
             return if self.is_seal_due_in(mirror) { self.seal() } else { Ok(()) };
         }
@@ -258,7 +261,15 @@ impl KeySpace {
         let is_due = |manifest: &Manifest| manifest.frozen.is_some_and(|frozen| frozen.id == log.id);
         let change = Change { is_due: &is_due, ..Change::of_manifest(&change) };
         self.publish_beside(SpaceSettings::STORED, &change)?;
-        self.clear_spare()
+        self.clear_spare()?;
+        // The next log may be full by now, and perhaps nobody writes any more. The one after it
+        // takes the buffers over.
+        let is_full = |view: &View| view.memtable.weight() > most_in_memtable();
+        if self.present().as_ref().is_some_and(is_full) {
+            self.write(SpaceSettings::STORED, |_| Ok(()))
+        } else {
+            Ok(())
+        }
     }
 
     /// Clear the buffers that the next log's memtable takes over, so that the writer that freezes

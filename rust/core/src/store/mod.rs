@@ -49,7 +49,7 @@ mod young_renewal;
 mod young_tests;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLockReadGuard};
 use std::time::Duration;
 
@@ -105,6 +105,8 @@ pub(crate) struct KeySpace {
     recycled: Recycled,
     /// How much of the frozen log is in segments.
     sealed: SealProgress,
+    /// Whether maintenance of this handle is building a global filter.
+    is_covering: AtomicBool,
 }
 
 /// The counters of this handle since it was opened.
@@ -149,6 +151,7 @@ impl KeySpace {
             mirror,
             recycled: Recycled::default(),
             sealed: SealProgress::default(),
+            is_covering: AtomicBool::new(false),
         }
     }
 

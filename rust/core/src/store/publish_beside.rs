@@ -112,6 +112,8 @@ impl Writer<'_> {
         temporary: &Path,
         change: &Change,
     ) -> Result<Option<Vec<PathBuf>>> {
+        // Ending a log takes longer than all of this.
+        self.leaves_log = true;
         let system = &*self.space.env.system;
         let is_next = |view: &View| view.manifest.number + 1 == manifest.number;
         // The last publisher may have taken the temporary file for one of a dead writer.

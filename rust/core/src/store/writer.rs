@@ -50,6 +50,8 @@ pub(crate) struct Writer<'s> {
     /// Whether a sync is likely to follow the next frame: no other thread waits to append one, and
     /// the log is no copy of a bucket's, which nobody syncs.
     pub(super) is_last: bool,
+    /// Whether a log that is full goes on: another call ends it.
+    pub(super) leaves_log: bool,
 }
 
 impl<'s> Writer<'s> {
@@ -63,6 +65,7 @@ impl<'s> Writer<'s> {
             is_prepared: false,
             begun: 0,
             is_last: space.mirror.is_none(),
+            leaves_log: false,
         }
     }
 

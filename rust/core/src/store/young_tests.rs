@@ -115,7 +115,7 @@ fn renewal_puts_in_only_the_segments_that_the_filter_lacks() {
         assert_eq!(states(&reader, &keys(0..1)), [HistoryState::Processing]);
         let view = reader.present();
         let view = view.as_ref().unwrap();
-        (view.apart.len(), view.young_renewal().map(|renewal| renewal.segments.len()))
+        (view.apart.len(), view.young_renewal(false).map(|renewal| renewal.segments.len()))
     };
     assert_eq!(lacking(), (4, Some(4)));
     reader.renew_young().unwrap();
@@ -130,6 +130,85 @@ fn renewal_puts_in_only_the_segments_that_the_filter_lacks() {
     assert_eq!(lacking(), (0, None));
     let expected = |row| if row < known { HistoryState::Processing } else { HistoryState::Absent };
     assert_eq!(states(&reader, &keys(0..known + 50)), (0..known + 50).map(expected).collect::<Vec<_>>());
+}
+
+/// Begin batches until the log is frozen.
+fn begin_until_frozen(writer: &KeySpace, known: &mut u64) {
+    while !writer.is_seal_due() {
+        begin(writer, keys(*known..*known + BATCH));
+        *known += BATCH;
+    }
+}
+
+#[test]
+fn renewal_covers_a_log_that_is_sealed_and_compacted_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let (writer, reader) = (open(directory.path()), open(directory.path()));
+    let mut known = 0;
+    begin_until(&writer, &mut known, 4);
+    begin_until_frozen(&writer, &mut known);
+    // Below this there is no filter over the log.
+    begin(&writer, keys(known..known + BATCH));
+    known += BATCH;
+    let apart = || {
+        assert_eq!(states(&reader, &keys(0..1)), [HistoryState::Processing]);
+        reader.present().as_ref().unwrap().apart.len()
+    };
+    assert_eq!(apart(), 4);
+    let renewal = reader.renewal().unwrap();
+    writer.seal_frozen().unwrap();
+    writer.maintain(false, &mut |_, _| Ok(())).unwrap();
+    // All are one segment now, which the filter before does not cover.
+    assert_eq!((writer.statistics().unwrap().segments, apart()), (1, 1));
+    reader.take_renewal(renewal).unwrap();
+    assert_eq!(apart(), 0);
+    let expected = |row| if row < known { HistoryState::Processing } else { HistoryState::Absent };
+    assert_eq!(states(&reader, &keys(0..known + 50)), (0..known + 50).map(expected).collect::<Vec<_>>());
+}
+
+#[test]
+fn full_young_filter_waits_for_a_global_one_while_it_has_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = open(directory.path());
+    begin(&writer, keys(0..BATCH));
+    let renewal = |is_covering: bool| {
+        let view = writer.present();
+        view.as_ref().unwrap().young_renewal(is_covering).map(|plan| plan.is_copy)
+    };
+    let capacity = writer.present().as_ref().unwrap().young.capacity() as u64;
+    let fill = |count: u64| {
+        let gone = |view: &mut super::view::View| view.young.insert(keys(0..count).into_iter());
+        writer.change_present(gone);
+    };
+    assert_eq!((renewal(false), renewal(true)), (None, None));
+    fill(capacity);
+    assert_eq!((renewal(false), renewal(true)), (Some(false), None));
+    fill(capacity / 2);
+    assert_eq!((renewal(false), renewal(true)), (Some(false), Some(false)));
+}
+
+#[test]
+fn sealing_freezes_the_next_log_where_it_is_full_by_then() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = open(directory.path());
+    let mut known = 0;
+    begin_until_frozen(&writer, &mut known);
+    let first = writer.present().as_ref().unwrap().manifest.frozen.unwrap().id;
+    writer.seal_frozen().unwrap();
+    assert!(!writer.is_seal_due(), "a log that is not full goes on");
+    begin_until_frozen(&writer, &mut known);
+    let weight = || writer.present().as_ref().unwrap().memtable.weight();
+    while weight() <= super::limits::most_in_memtable() {
+        begin(&writer, keys(known..known + BATCH));
+        known += BATCH;
+    }
+    let full = writer.present().as_ref().unwrap().log.id;
+    writer.seal_frozen().unwrap();
+    let frozen = writer.present().as_ref().unwrap().manifest.frozen.unwrap().id;
+    assert!(first < full && frozen == full, "log {frozen} is frozen after {first}, and {full} was full");
+    // It took the buffers over that the sealing had cleared.
+    assert!(writer.present().as_ref().unwrap().spare.is_none());
+    assert_eq!(states(&writer, &keys(0..known)), vec![HistoryState::Processing; known as usize]);
 }
 
 /// What chunks of a batch find, each seen by itself.

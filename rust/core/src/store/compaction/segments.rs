@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{LEAST_UNCOVERED, MOST_UNCOVERED, Maintained};
 use crate::Result;
@@ -106,7 +107,10 @@ impl KeySpace {
     ) -> Result<()> {
         let id = self.reserve(1)?;
         let path = FileKind::New.path(&self.directory, id);
-        let sum = global::build(&*self.env.system, &path, id, self.env.history, group, progress)?;
+        self.is_covering.store(true, Ordering::Relaxed);
+        let built = global::build(&*self.env.system, &path, id, self.env.history, group, progress);
+        self.is_covering.store(false, Ordering::Relaxed);
+        let sum = built?;
         let ids: Vec<u64> = group.iter().map(|segment| segment.header().id).collect();
         let entries = group.iter().map(|segment| segment.header().entries()).sum();
         let publish = |manifest: &mut Manifest| {
@@ -167,8 +171,13 @@ impl View {
     /// Whether enough segments or entries are outside the global filter for building it to pay.
     pub(super) fn are_many_uncovered(&self) -> bool {
         let entries: u64 = self.uncovered.iter().map(|segment| segment.header().entries()).sum();
+        self.uncovered.len() > MOST_UNCOVERED || entries >= self.due_uncovered()
+    }
+
+    /// Entries outside the global filter from which on it is built.
+    pub(in crate::store) fn due_uncovered(&self) -> u64 {
         let covered: u64 = self.manifest.global_filters.iter().map(|entry| entry.entries).sum();
-        self.uncovered.len() > MOST_UNCOVERED || entries >= LEAST_UNCOVERED.max(covered / 3)
+        LEAST_UNCOVERED.max(covered / 3)
     }
 
     /// The outcomes that may be folded into entries. Outcomes in the log are left out, because they
