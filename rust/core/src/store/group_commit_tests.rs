@@ -95,3 +95,29 @@ fn frames_go_to_the_disk_at_once_where_no_thread_waits() {
         assert_eq!(leader.join().unwrap().unwrap(), 1);
     });
 }
+
+#[test]
+fn short_frame_waits_for_its_sync_beside_a_frozen_log() {
+    let options = OpenOptions { create: true, ..OpenOptions::default() };
+    let system = Simulated::new(0);
+    let history = History::open_on(Arc::new(system.clone()), Path::new("/history"), &options).unwrap();
+    let space = history.space("orders").unwrap();
+    let settings = SpaceSettings { time_to_live_us: 1 << 50, ..SpaceSettings::STORED };
+    let mut number = 0_u128;
+    let mut begin = || {
+        let before = system.started();
+        number += 1;
+        let keys = FrameKeys { uuids: vec![Key::from_bytes(number.to_be_bytes())], ..FrameKeys::default() };
+        let begin = |writer: &mut Writer<'_>| {
+            writer.begin(Beginning { keys: keys.clone(), started_at: 1, ..Beginning::default() }).map(drop)
+        };
+        space.write_together(settings, begin).unwrap();
+        system.started() - before
+    };
+    while !space.is_seal_due() {
+        assert_eq!(begin(), 1);
+    }
+    assert_eq!(begin(), 0);
+    space.seal_frozen().unwrap();
+    assert_eq!(begin(), 1);
+}
