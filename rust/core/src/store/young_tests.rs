@@ -206,7 +206,7 @@ fn sealing_freezes_the_next_log_where_it_is_full_by_then() {
     writer.seal_frozen().unwrap();
     let frozen = writer.present().as_ref().unwrap().manifest.frozen.unwrap().id;
     assert!(first < full && frozen == full, "log {frozen} is frozen after {first}, and {full} was full");
-    // It took the buffers over that the sealing had cleared.
+    // The log after it took the buffers over.
     assert!(writer.present().as_ref().unwrap().spare.is_none());
     assert_eq!(states(&writer, &keys(0..known)), vec![HistoryState::Processing; known as usize]);
 }
