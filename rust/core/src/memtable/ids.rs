@@ -11,7 +11,7 @@ mod texts;
 use std::hash::RandomState;
 use std::sync::atomic::AtomicUsize;
 
-pub(crate) use parts::{KeyParts, Outline};
+pub(crate) use parts::Outline;
 
 use entry::MemtableEntry;
 use texts::Texts;

@@ -7,6 +7,6 @@ mod union;
 pub(crate) mod values;
 mod young;
 
-pub(crate) use ids::{KeyParts, Memtable, Outline};
+pub(crate) use ids::{Memtable, Outline};
 pub(crate) use union::UnionFilter;
 pub(crate) use young::YoungFilter;

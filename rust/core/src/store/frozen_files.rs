@@ -7,7 +7,7 @@ use super::frozen::Frozen;
 use super::publish::entry_of;
 use crate::format::manifest::SegmentEntry;
 use crate::format::names::FileKind;
-use crate::memtable::{KeyParts, Memtable, Outline};
+use crate::memtable::{Memtable, Outline};
 use crate::segment::settle::{Coarse, bounded};
 use crate::segment::writer::{Expected, SegmentWriter};
 use crate::{Error, Result};
@@ -16,6 +16,14 @@ use crate::{Error, Result};
 const MOST_IN_PART: usize = if cfg!(feature = "small") { 1 << 6 } else { 1 << 16 };
 /// Files that are written side by side.
 const MOST_FILES: usize = if cfg!(feature = "small") { 2 } else { 16 };
+
+/// Parts that are gathered at the same time, at most. Each time all entries are read once.
+const MOST_AT_ONCE: usize = 3;
+
+/// How many of this number of parts are gathered at the same time.
+fn at_once(parts: usize) -> usize {
+    parts.div_ceil(parts.div_ceil(MOST_AT_ONCE))
+}
 
 /// A file that is going to hold the entries of a time partition.
 struct Planned {
@@ -41,11 +49,12 @@ impl KeySpace {
             let (stamps, coarse) = bounded(&stamps);
             planned.push(Planned { partition, id, path, expected: Expected { uuids, texts, stamps }, coarse });
         }
-        let parts = frozen.memtable.key_parts(MOST_IN_PART);
+        let parts = frozen.memtable.parts(MOST_IN_PART);
         let mut written = Vec::new();
-        self.sealed.begin(2 * parts.len() * planned.len().div_ceil(MOST_FILES));
+        let steps = parts + parts.div_ceil(at_once(parts));
+        self.sealed.begin(steps * planned.len().div_ceil(MOST_FILES));
         for files in planned.chunks(MOST_FILES) {
-            written.extend(self.write_files((&frozen.memtable, &parts), width, files)?);
+            written.extend(self.write_files((&frozen.memtable, parts), width, files)?);
         }
         Ok(written)
     }
@@ -53,7 +62,7 @@ impl KeySpace {
     /// Write files of consecutive time partitions.
     fn write_files<'a>(
         &'a self,
-        (memtable, parts): (&'a Memtable, &KeyParts),
+        (memtable, parts): (&'a Memtable, usize),
         width: i64,
         files: &'a [Planned],
     ) -> Result<Vec<SegmentEntry>> {
@@ -63,20 +72,24 @@ impl KeySpace {
             SegmentWriter::create_held(self.segment_at(&file.path, file.id), file.expected, memtable.texts())
         };
         let mut writers = files.iter().map(create).collect::<Result<Vec<_>>>()?;
-        for part in 0..parts.len() {
-            let runs = memtable.part_runs((parts, part), width, &partitions);
+        for start in (0..parts).step_by(at_once(parts)) {
+            let some = start..parts.min(start + at_once(parts));
+            let gathered = memtable.part_runs((parts, some), width, &partitions);
             self.sealed.step();
-            for (partition, mut run) in runs {
-                let Ok(at) = files.binary_search_by_key(&partition, |file| file.partition) else {
-                    return Err(Error::State(format!("a frozen log has no file for its time partition {partition}")));
-                };
-                if let Some(coarse) = &files[at].coarse {
-                    run.round(coarse);
+            for runs in gathered {
+                for (partition, mut run) in runs {
+                    let Ok(at) = files.binary_search_by_key(&partition, |file| file.partition) else {
+                        let reason = format!("a frozen log has no file for its time partition {partition}");
+                        return Err(Error::State(reason));
+                    };
+                    if let Some(coarse) = &files[at].coarse {
+                        run.round(coarse);
+                    }
+                    run.settle_held(memtable.texts());
+                    writers[at].push(&run)?;
                 }
-                run.settle_held(memtable.texts());
-                writers[at].push(&run)?;
+                self.sealed.step();
             }
-            self.sealed.step();
         }
         let finish = |writer: SegmentWriter| writer.finish().map(|(header, sum, bytes)| entry_of(&header, sum, bytes));
         writers.into_iter().map(finish).collect()

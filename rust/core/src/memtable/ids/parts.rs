@@ -1,15 +1,14 @@
 //! The entries in parts of the key range: putting them into segments takes no copy of all of them.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use super::kept::AT_A_TIME;
-use super::{GROUP, Memtable, MemtableEntry};
+use super::{Memtable, NONE};
 use crate::key::Key;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::{EntryRun, Runs, Stamps, TextEntry, UuidEntry};
 use crate::sys::background::make_way;
-use crate::sys::prefetch;
 
 /// The number of marks.
 const MARKS: usize = 3;
@@ -22,26 +21,13 @@ pub(crate) struct Outline {
     pub(crate) stamps: Stamps,
 }
 
-/// Which entries are in each of several equal parts of the key range.
-#[derive(Debug)]
-pub(crate) struct KeyParts {
-    /// The numbers of the entries, part by part.
-    order: Vec<u32>,
-    /// Where each part ends.
-    ends: Vec<usize>,
-}
-
 /// Where the entries of a claim that have the same mark belong.
 #[derive(Clone, Copy)]
 enum Place {
-    Unknown,
     /// In another time partition, or nowhere.
     Elsewhere,
     /// In this run, with the stamp of this number there.
-    In {
-        run: u32,
-        stamp: u32,
-    },
+    In { run: u32, stamp: u32 },
 }
 
 impl Place {
@@ -87,81 +73,67 @@ impl Memtable {
         outlines
     }
 
-    /// Divide the entries into parts that weigh about `most`.
-    pub(crate) fn key_parts(&self, most: usize) -> KeyParts {
-        let parts = self.weight().div_ceil(most).max(1);
-        let part_of = |entry: &MemtableEntry| ((u128::from(entry.key.hi) * parts as u128) >> 64) as usize;
-        let mut ends = vec![0; parts];
-        self.entries.iter().for_each(|entry| ends[part_of(entry)] += 1);
-        let mut next = Vec::with_capacity(parts);
-        let mut sum = 0;
-        for end in &mut ends {
-            next.push(sum);
-            sum += *end;
-            *end = sum;
-        }
-        let mut order = vec![0; sum];
+    /// The number of parts that weigh about `most`.
+    pub(crate) fn parts(&self, most: usize) -> usize {
+        self.weight().div_ceil(most).max(1)
+    }
+
+    /// The entries of `some` of this number of equal parts of the key range, in some time
+    /// partitions of `width`: for each part a run for each partition. The texts stay here
+    /// ([`Memtable::texts`]).
+    ///
+    /// All entries are read in their order, and those of other parts passed over. To go from one
+    /// entry of a part to the next takes longer: nearly each is another line of cold memory.
+    pub(crate) fn part_runs(
+        &self,
+        (parts, some): (usize, Range<usize>),
+        width: i64,
+        partitions: &RangeInclusive<i64>,
+    ) -> Vec<Vec<(i64, EntryRun)>> {
+        let room = self.entries.len() / parts;
+        let mut taken: Vec<PartRuns> = some.clone().map(|_| PartRuns::with_room(width, room + room / 16)).collect();
         for (entries, first) in self.entries.chunks(AT_A_TIME).zip((0..).step_by(AT_A_TIME)) {
             make_way();
             for (number, entry) in (first..).zip(entries) {
-                let slot = &mut next[part_of(entry)];
-                order[*slot] = number;
-                *slot += 1;
-            }
-        }
-        KeyParts { order, ends }
-    }
-
-    /// The entries of one of the parts in some time partitions of `width`: a run for each
-    /// partition. The texts stay here ([`Memtable::texts`]).
-    pub(crate) fn part_runs(
-        &self,
-        (parts, part): (&KeyParts, usize),
-        width: i64,
-        partitions: &RangeInclusive<i64>,
-    ) -> Vec<(i64, EntryRun)> {
-        let numbers = parts.of(part);
-        let mut runs = Runs::with_room(width, numbers.len());
-        // In the order of keys an entry's claim is any: it is looked up once for all of its
-        // entries.
-        let mut places = vec![Place::Unknown; self.claims.len() * MARKS];
-        for (at, number) in numbers.iter().enumerate() {
-            if at.is_multiple_of(AT_A_TIME) {
-                make_way();
-            }
-            if let Some(later) = numbers.get(at + GROUP) {
-                prefetch::item(&self.entries, *later as usize);
-            }
-            let entry = &self.entries[*number as usize];
-            let known = &mut places[entry.claim() as usize * MARKS + entry.mark() as usize];
-            if let Place::Unknown = known {
-                let stamp = self.settled_stamp(*number, entry);
-                let place = match stamp.filter(|stamp| partitions.contains(&stamp.started_at.div_euclid(width))) {
-                    Some(stamp) => Place::of(&mut runs, stamp),
-                    None => Place::Elsewhere,
+                let Some(PartRuns { runs, last }) = taken.get_mut(part_of(entry.key, parts).wrapping_sub(some.start))
+                else {
+                    continue;
                 };
-                // Whether an entry is left of one that was released depends on more than these.
-                if stamp.is_some_and(|stamp| stamp.mark != Mark::Released) {
-                    *known = place;
+                let last = &mut last[entry.mark() as usize];
+                if last.0 != entry.claim() {
+                    let stamp = self.settled_stamp(number, entry);
+                    let place = match stamp.filter(|stamp| partitions.contains(&stamp.started_at.div_euclid(width))) {
+                        Some(stamp) => Place::of(runs, stamp),
+                        None => Place::Elsewhere,
+                    };
+                    // Whether an entry is left of one that was released depends on more than these.
+                    let is_of_all = stamp.is_some_and(|stamp| stamp.mark != Mark::Released);
+                    *last = (if is_of_all { entry.claim() } else { NONE }, place);
                 }
-                place.add(&mut runs, self.texts.place(entry), entry.key);
-            } else {
-                known.add(&mut runs, self.texts.place(entry), entry.key);
+                last.1.add(runs, self.texts.place(entry), entry.key);
             }
         }
-        runs.into_parts()
+        taken.into_iter().map(|part| part.runs.into_parts()).collect()
     }
 }
 
-impl KeyParts {
-    /// The number of parts.
-    pub(crate) fn len(&self) -> usize {
-        self.ends.len()
-    }
+/// Which of this number of equal parts of the key range a key is in.
+#[inline]
+fn part_of(key: Key, parts: usize) -> usize {
+    ((u128::from(key.hi) * parts as u128) >> 64) as usize
+}
 
-    fn of(&self, part: usize) -> &[u32] {
-        let start = part.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.order[start..self.ends[part]]
+/// The runs of a part that is gathered.
+struct PartRuns {
+    runs: Runs,
+    /// The claim whose entry came last with each mark, and where its entries belong: most belong to
+    /// the same claim as the one before.
+    last: [(u32, Place); MARKS],
+}
+
+impl PartRuns {
+    fn with_room(width: i64, room: usize) -> Self {
+        Self { runs: Runs::with_room(width, room), last: [(NONE, Place::Elsewhere); MARKS] }
     }
 }
 
@@ -224,11 +196,17 @@ mod tests {
             whole.iter().flat_map(|(partition, run)| listed(*partition, run, |entry| run.text(entry))).collect();
         expected.sort_by(|a, b| (a.0, a.1, &a.2, a.3).cmp(&(b.0, b.1, &b.2, b.3)));
         for most in [1 << 20, 1000, 64, 1] {
-            let parts = memtable.key_parts(most);
+            let parts = memtable.parts(most);
             let mut found = Vec::new();
             let mut before = None;
-            for part in 0..parts.len() {
-                let runs = memtable.part_runs((&parts, part), WIDTH, &(0..=9));
+            let gathered = |at_once: usize| {
+                let some = move |start: usize| start..parts.min(start + at_once);
+                let starts = (0..parts).step_by(at_once);
+                starts.flat_map(|start| memtable.part_runs((parts, some(start)), WIDTH, &(0..=9))).collect::<Vec<_>>()
+            };
+            let at_once = if parts > 100 { parts / 3 } else { 3 };
+            assert_eq!(gathered(at_once).len(), parts);
+            for runs in gathered(at_once) {
                 let of_part: Vec<_> = {
                     let held = |entry: &TextEntry| memtable.texts().text(entry);
                     runs.iter().flat_map(|(partition, run)| listed(*partition, run, held)).collect()
@@ -241,11 +219,11 @@ mod tests {
             found.sort_by(|a, b| (a.0, a.1, &a.2, a.3).cmp(&(b.0, b.1, &b.2, b.3)));
             assert_eq!(found, expected, "parts of {most}");
             // Some time partitions only.
-            let some = memtable.part_runs((&parts, 0), WIDTH, &(2..=3));
-            assert!(some.iter().all(|(partition, _)| [2, 3].contains(partition)));
+            let some = memtable.part_runs((parts, 0..1), WIDTH, &(2..=3));
+            assert!(some.iter().flatten().all(|(partition, _)| [2, 3].contains(partition)));
         }
         let empty = Memtable::default();
-        assert!(empty.outlines(WIDTH).is_empty() && empty.key_parts(10).len() == 1);
+        assert!(empty.outlines(WIDTH).is_empty() && empty.parts(10) == 1);
         let with = |mark| expected.iter().filter(|(.., stamp)| stamp.mark == mark).count();
         assert!(with(Mark::Completed) > 0 && with(Mark::Released) == 40);
     }
