@@ -77,8 +77,8 @@ impl Kind {
     }
 }
 
-/// Bytes that are handed to the disk at a time, two times at most before it has them. More would
-/// keep syncs of the log waiting.
+/// Bytes that are handed to the disk at a time, three times at most before it has the first. More
+/// would keep syncs of the log waiting.
 const PIECE: usize = 128 << 10;
 
 /// Writes a file: the pages behind the header in order, then their checksums, then the header.
@@ -86,15 +86,15 @@ pub(crate) struct Sink {
     file: NamedFile,
     at: u64,
     sums: Vec<u8>,
-    /// What the disk was given last.
-    under_way: Range<u64>,
+    /// What the disk was given last, and before that.
+    under_way: [Range<u64>; 2],
 }
 
 impl Sink {
     pub(crate) fn create(system: &dyn FileSystem, path: &Path) -> Result<Self> {
         let start = PAGE as u64;
         // The header holds its own checksum: its entry is zero.
-        Ok(Self { file: system.create_at(path)?, at: start, sums: vec![0; 4], under_way: start..start })
+        Ok(Self { file: system.create_at(path)?, at: start, sums: vec![0; 4], under_way: [start..start, start..start] })
     }
 
     /// Append whole pages. If that fails, the file takes no room: on a full disk others need it.
@@ -108,10 +108,11 @@ impl Sink {
             make_way();
             self.file.write(piece, self.at)?;
             self.at += piece.len() as u64;
-            if self.at - self.under_way.end >= PIECE as u64 {
-                let next = self.under_way.end..self.at;
-                self.file.write_back(self.under_way.clone(), next.clone())?;
-                self.under_way = next;
+            let [last, first] = &self.under_way;
+            if self.at - last.end >= PIECE as u64 {
+                let next = last.end..self.at;
+                self.file.write_back(first.clone(), next.clone())?;
+                self.under_way = [next, last.clone()];
             }
         }
         Ok(())

@@ -20,6 +20,7 @@ use crate::segment::Wanted;
 use crate::segment::format::Stamp;
 use crate::segment::run::{EntryRun, Runs};
 use crate::store::Writer;
+use crate::sys::background;
 use crate::wal::{FrameForms, Frames, Log, Next, Owner, START};
 use crate::{Error, Result};
 
@@ -250,7 +251,7 @@ impl KeySpace {
         };
         let log = frozen.log;
         self.sealed.begin(1);
-        let written = self.write_frozen(&frozen, width)?;
+        let written = background::awaited(&self.sealed.awaited, || self.write_frozen(&frozen, width))?;
         // Its buffers are used again once nobody holds it.
         drop(frozen);
         let change = |manifest: &mut Manifest| {

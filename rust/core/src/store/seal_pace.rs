@@ -1,7 +1,8 @@
 //! The pace of writers while a full log is put into segments. They wait little and early, so that
 //! none of them has to wait long: the next log is to be full only once the one before it is done.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::limits::{most_in_memtable, too_many_in_memtable};
@@ -21,6 +22,8 @@ pub(super) struct SealProgress {
     done: AtomicU64,
     all: AtomicU64,
     batch: AtomicU64,
+    /// Whether writers waited for it since the sealing thread looked last.
+    pub(super) awaited: Arc<AtomicBool>,
 }
 
 impl SealProgress {
@@ -71,13 +74,25 @@ impl KeySpace {
         let Some(weight) = self.present().as_ref().filter(is_frozen).map(|view| view.memtable.weight()) else {
             return Duration::ZERO;
         };
-        wait(part(weight as u64), self.sealed.sealed(), part(self.sealed.batch.load(Ordering::Relaxed)))
+        let wait = wait(part(weight as u64), self.sealed.sealed(), part(self.sealed.batch.load(Ordering::Relaxed)));
+        if !wait.is_zero() {
+            self.sealed.awaited.store(true, Ordering::Relaxed);
+        }
+        wait
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::history::{History, OpenOptions};
+    use crate::key::Key;
+    use crate::store::SpaceSettings;
+    use crate::store::writer::Beginning;
+    use crate::testing::simulated::Simulated;
+    use crate::types::FrameKeys;
 
     fn sealed(done: usize, all: usize) -> u64 {
         let progress = SealProgress::default();
@@ -119,5 +134,36 @@ mod tests {
         assert!(wait(2 * WHOLE - batch, 0, batch) <= Duration::from_millis(35));
         assert_eq!(wait(2 * WHOLE - batch + 1, 0, batch), LAST_WAIT);
         assert_eq!(wait(2 * WHOLE + 1, WHOLE, 0), LAST_WAIT);
+    }
+
+    #[test]
+    fn writers_that_wait_are_known_to_the_thread_that_seals() {
+        let options = OpenOptions { create: true, ..OpenOptions::default() };
+        let history = History::open_on(Arc::new(Simulated::new(0)), Path::new("/history"), &options).unwrap();
+        let space = history.space("orders").unwrap();
+        let settings = SpaceSettings { time_to_live_us: 1 << 50, ..SpaceSettings::STORED };
+        let mut number = 0_u128;
+        let mut begin = || {
+            let mut key = || {
+                number += 1;
+                Key::from_bytes(number.to_be_bytes())
+            };
+            let keys =
+                FrameKeys { uuids: (0..most_in_memtable() / 16).map(|_| key()).collect(), ..FrameKeys::default() };
+            let beginning = || Beginning { keys: keys.clone(), started_at: 1, ..Beginning::default() };
+            space.write_together(settings, |writer| writer.begin(beginning()).map(drop)).unwrap();
+        };
+        let is_awaited = || space.sealed.awaited.swap(false, Ordering::Relaxed);
+        while !space.is_seal_due() {
+            assert!(space.seal_wait().is_zero() && !is_awaited());
+            begin();
+        }
+        while space.seal_wait().is_zero() {
+            assert!(!is_awaited());
+            begin();
+        }
+        assert!(is_awaited());
+        space.seal_frozen().unwrap();
+        assert!(space.seal_wait().is_zero() && !is_awaited());
     }
 }
