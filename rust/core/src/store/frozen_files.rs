@@ -18,7 +18,7 @@ const MOST_IN_PART: usize = if cfg!(feature = "small") { 1 << 6 } else { 1 << 16
 const MOST_FILES: usize = if cfg!(feature = "small") { 2 } else { 16 };
 
 /// Parts that are gathered at the same time, at most. Each time all entries are read once.
-const MOST_AT_ONCE: usize = 3;
+const MOST_AT_ONCE: usize = 2;
 
 /// How many of this number of parts are gathered at the same time.
 fn at_once(parts: usize) -> usize {
@@ -74,7 +74,7 @@ impl KeySpace {
         let mut writers = files.iter().map(create).collect::<Result<Vec<_>>>()?;
         for start in (0..parts).step_by(at_once(parts)) {
             let some = start..parts.min(start + at_once(parts));
-            let gathered = memtable.part_runs((parts, some), width, &partitions);
+            let gathered = memtable.part_runs((parts, some), width, (&partitions, files.len()));
             self.sealed.step();
             for runs in gathered {
                 for (partition, mut run) in runs {

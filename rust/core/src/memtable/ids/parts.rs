@@ -79,8 +79,8 @@ impl Memtable {
     }
 
     /// The entries of `some` of this number of equal parts of the key range, in some time
-    /// partitions of `width`: for each part a run for each partition. The texts stay here
-    /// ([`Memtable::texts`]).
+    /// partitions of `width`, about `count` of them: for each part a run for each partition. The
+    /// texts stay here ([`Memtable::texts`]).
     ///
     /// All entries are read in their order, and those of other parts passed over. To go from one
     /// entry of a part to the next takes longer: nearly each is another line of cold memory.
@@ -88,9 +88,9 @@ impl Memtable {
         &self,
         (parts, some): (usize, Range<usize>),
         width: i64,
-        partitions: &RangeInclusive<i64>,
+        (partitions, count): (&RangeInclusive<i64>, usize),
     ) -> Vec<Vec<(i64, EntryRun)>> {
-        let room = self.entries.len() / parts;
+        let room = self.entries.len() / (parts * count.max(1));
         let mut taken: Vec<PartRuns> = some.clone().map(|_| PartRuns::with_room(width, room + room / 16)).collect();
         for (entries, first) in self.entries.chunks(AT_A_TIME).zip((0..).step_by(AT_A_TIME)) {
             make_way();
@@ -202,7 +202,9 @@ mod tests {
             let gathered = |at_once: usize| {
                 let some = move |start: usize| start..parts.min(start + at_once);
                 let starts = (0..parts).step_by(at_once);
-                starts.flat_map(|start| memtable.part_runs((parts, some(start)), WIDTH, &(0..=9))).collect::<Vec<_>>()
+                starts
+                    .flat_map(|start| memtable.part_runs((parts, some(start)), WIDTH, (&(0..=9), 6)))
+                    .collect::<Vec<_>>()
             };
             let at_once = if parts > 100 { parts / 3 } else { 3 };
             assert_eq!(gathered(at_once).len(), parts);
@@ -219,7 +221,7 @@ mod tests {
             found.sort_by(|a, b| (a.0, a.1, &a.2, a.3).cmp(&(b.0, b.1, &b.2, b.3)));
             assert_eq!(found, expected, "parts of {most}");
             // Some time partitions only.
-            let some = memtable.part_runs((parts, 0..1), WIDTH, &(2..=3));
+            let some = memtable.part_runs((parts, 0..1), WIDTH, (&(2..=3), 2));
             assert!(some.iter().flatten().all(|(partition, _)| [2, 3].contains(partition)));
         }
         let empty = Memtable::default();
