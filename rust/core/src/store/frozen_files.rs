@@ -18,12 +18,7 @@ const MOST_IN_PART: usize = if cfg!(feature = "small") { 1 << 6 } else { 1 << 16
 const MOST_FILES: usize = if cfg!(feature = "small") { 2 } else { 16 };
 
 /// Parts that are gathered at the same time, at most. Each time all entries are read once.
-const MOST_AT_ONCE: usize = 2;
-
-/// How many of this number of parts are gathered at the same time.
-fn at_once(parts: usize) -> usize {
-    parts.div_ceil(parts.div_ceil(MOST_AT_ONCE))
-}
+const AT_ONCE: usize = 2;
 
 /// A file that is going to hold the entries of a time partition.
 struct Planned {
@@ -51,7 +46,7 @@ impl KeySpace {
         }
         let parts = frozen.memtable.parts(MOST_IN_PART);
         let mut written = Vec::new();
-        let steps = parts + parts.div_ceil(at_once(parts));
+        let steps = parts + parts.div_ceil(AT_ONCE);
         self.sealed.begin(steps * planned.len().div_ceil(MOST_FILES));
         for files in planned.chunks(MOST_FILES) {
             written.extend(self.write_files((&frozen.memtable, parts), width, files)?);
@@ -72,8 +67,8 @@ impl KeySpace {
             SegmentWriter::create_held(self.segment_at(&file.path, file.id), file.expected, memtable.texts())
         };
         let mut writers = files.iter().map(create).collect::<Result<Vec<_>>>()?;
-        for start in (0..parts).step_by(at_once(parts)) {
-            let some = start..parts.min(start + at_once(parts));
+        for start in (0..parts).step_by(AT_ONCE) {
+            let some = start..parts.min(start + AT_ONCE);
             let gathered = memtable.part_runs((parts, some), width, (&partitions, files.len()));
             self.sealed.step();
             for runs in gathered {

@@ -91,6 +91,7 @@ mod tests {
     use crate::key::Key;
     use crate::store::SpaceSettings;
     use crate::store::writer::Beginning;
+    use crate::sys::background;
     use crate::testing::simulated::Simulated;
     use crate::types::FrameKeys;
 
@@ -163,6 +164,10 @@ mod tests {
             begin();
         }
         assert!(is_awaited());
+        // The thread that seals takes note of it.
+        background::enter();
+        std::thread::sleep(Duration::from_millis(1));
+        space.sealed.awaited.store(true, Ordering::Relaxed);
         space.seal_frozen().unwrap();
         assert!(space.seal_wait().is_zero() && !is_awaited());
     }
