@@ -32,7 +32,7 @@ import dochistory as dh
 from benches.lived_maps import of_delivery, of_mapper
 from benches.lived_peers import of_peer, of_peers
 from benches.lives import TRIGGER, Life, asked, live, load, spread
-from benches.machine import machine
+from benches.machine import machine, quietest_core
 from benches.peers.base import size_on_disk
 from benches.timing import collected, timed
 from benches.workload import uuid_column
@@ -90,7 +90,7 @@ def of_ends(given: argparse.Namespace, batch: int) -> dict[str, Any]:
 def of_reader(given: argparse.Namespace, batch: int) -> dict[str, Any]:
     """What another handle reads beside a writer at full speed: a process of its own, on a core of its own.
 
-    It reads all the time: garbage is collected before, for what comes in meanwhile is read later.
+    That is not the core which the disk interrupts for the writer: on some machines it is always one. It reads all the time: garbage is collected before, for what comes in meanwhile is read later.
     """
     life = Life(given.n, batch, urns=given.urns)
     path, loaded_path = OUT / "beside", OUT / "loaded"
@@ -100,9 +100,10 @@ def of_reader(given: argparse.Namespace, batch: int) -> dict[str, Any]:
     dh.open(path, create=True).close()
     documents = life.question(given.rows, 1)
     cores = os.sched_getaffinity(0)
+    quiet = quietest_core(cores)
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    os.sched_setaffinity(writer.pid, {min(cores)})
-    os.sched_setaffinity(0, {max(cores)})
+    os.sched_setaffinity(writer.pid, cores - {quiet} or cores)
+    os.sched_setaffinity(0, {quiet})
     beside: list[float] = []
     with dh.open(path) as history, dh.open(loaded_path) as loaded, collected():
         while not history.triggers():

@@ -22,6 +22,13 @@ def machine() -> dict[str, Any]:
     }
 
 
+def quietest_core(cores: set[int]) -> int:
+    """Which of these cores disks have interrupted least since the machine was started."""
+    row = re.search(r"^\s*BLOCK:(.*)$", Path("/proc/softirqs").read_text(), re.MULTILINE)
+    interrupts = list(map(int, row[1].split())) if row else []
+    return min(sorted(cores), key=lambda core: interrupts[core] if core < len(interrupts) else 0)
+
+
 def busy_cores(seconds: float = 2.0) -> float:
     """How many cores were busy over the last seconds, while this process slept."""
     before, started = _busy_ticks(), time.monotonic()

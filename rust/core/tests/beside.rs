@@ -7,7 +7,7 @@ mod harness;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use dochistory_core::testing::lower_limits;
-use harness::{DAY, START, begin, fresh, open, rules, trigger, uuids};
+use harness::{DAY, START, begin, fresh, open, rules, seal, trigger, uuids};
 
 const BATCH: usize = 5;
 const BATCHES: usize = 150;
@@ -104,4 +104,33 @@ fn releases_and_ends_of_many_threads_each_have_their_own_answer() {
     });
     let expected: Vec<&str> = (0..ids.len()).map(|place| if place % 50 % 2 == 0 { "R9" } else { "R8" }).collect();
     assert_eq!(rules(&history, &trigger(), &ids, START), expected);
+}
+
+#[test]
+fn maintenance_goes_on_with_what_is_written_meanwhile() {
+    lower_limits();
+    let (directory, history) = fresh();
+    let other = open(directory.path());
+    // Each in a segment of its own day, which nothing is compacted with.
+    let write = |days: std::ops::Range<u64>| {
+        for day in days {
+            let now = START + DAY * day as i64;
+            begin(&other, &trigger(), &uuids(day..day + 1), now).claim.unwrap().complete(None).unwrap();
+            seal(&other, "orders");
+        }
+    };
+    let uncovered = || history.statistics("orders").unwrap().segments_uncovered;
+    write(0..13);
+    assert_eq!((uncovered(), history.is_maintenance_due("orders")), (13, true));
+    let mut written = 13;
+    let mut more = |_, _| {
+        if written < 26 {
+            write(written..written + 13);
+            written += 13;
+        }
+        Ok(())
+    };
+    history.maintain_while_due("orders", &mut more).unwrap();
+    assert_eq!((uncovered(), history.is_maintenance_due("orders")), (0, false));
+    assert_eq!(rules(&history, &trigger(), &uuids(0..27), START)[25..], ["R9", "R8"]);
 }

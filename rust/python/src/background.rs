@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use dochistory_core::history::History;
 use dochistory_core::history::values::ValueMap;
-use dochistory_core::{Error, Maintained, Progress, background};
+use dochistory_core::{Error, Progress, background};
 
 /// Time that each `begin` waits at most for maintenance, for each segment that is too many, and in
 /// all: a small debt slows many calls a little.
@@ -195,7 +195,7 @@ impl Maintenance {
         let failed = self.collect();
         if values.is_maintenance_due() {
             let values = values.clone();
-            self.run(what.to_owned(), move |hear| values.maintain(false, hear));
+            self.run(what.to_owned(), move |hear| values.maintain_while_due(hear));
         }
         failed
     }
@@ -216,21 +216,17 @@ impl Maintenance {
 
     fn start(&self, history: &Arc<History>, name: &str) {
         let (history, of) = (history.clone(), name.to_owned());
-        self.run(of_trigger(name), move |hear| history.maintain(&of, false, hear));
+        self.run(of_trigger(name), move |hear| history.maintain_while_due(&of, hear));
     }
 
-    fn run(
-        &self,
-        what: String,
-        job: impl FnOnce(Progress<'_>) -> dochistory_core::Result<Maintained> + Send + 'static,
-    ) {
+    fn run(&self, what: String, job: impl FnOnce(Progress<'_>) -> dochistory_core::Result<()> + Send + 'static) {
         let stop = self.stop.clone();
         self.maintaining.start(("dochistory-maintenance", MAINTAINING_NICER), what, move || {
             let done = job(&mut |_, _| {
                 let is_over = stop.load(Ordering::Relaxed);
                 if is_over { Err(Error::State("the history is being closed".into())) } else { Ok(()) }
             });
-            if stop.load(Ordering::Relaxed) { Ok(()) } else { done.map(drop) }
+            if stop.load(Ordering::Relaxed) { Ok(()) } else { done }
         });
     }
 

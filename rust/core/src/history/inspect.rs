@@ -201,6 +201,11 @@ impl History {
         self.space(trigger)?.maintain(all, progress)
     }
 
+    /// [`History::maintain`] until nothing is due, for a thread of its own.
+    pub fn maintain_while_due(&self, trigger: &str, progress: Progress) -> Result<()> {
+        self.space(trigger)?.maintain_while_due(progress)
+    }
+
     /// Whether maintenance of a trigger is due.
     pub fn is_maintenance_due(&self, trigger: &str) -> bool {
         self.space(trigger).is_ok_and(|space| space.is_maintenance_due())

@@ -256,6 +256,11 @@ impl ValueMap {
         self.space.maintain(all, progress)
     }
 
+    /// [`ValueMap::maintain`] until nothing is due, for a thread of its own.
+    pub fn maintain_while_due(&self, progress: Progress) -> Result<()> {
+        self.space.maintain_while_due(progress)
+    }
+
     /// Delete the objects that no state needs and that are older than `grace`, if the history is in
     /// an object store. Answers how many went.
     #[doc(hidden)]

@@ -87,10 +87,14 @@ impl YoungFilter {
         self.keys
     }
 
-    /// An empty filter for `keys` keys and three times as many again, or as many where they are
-    /// many; an inactive one for few keys.
-    pub(crate) fn for_keys(keys: usize) -> Self {
-        let times = if keys < MANY { 4 } else { 2 };
+    /// An empty filter for `keys` keys and three times as many again; where they are many, twice as
+    /// many for look-ups of many rows, and else as many. An inactive one for few keys.
+    pub(crate) fn for_keys(keys: usize, is_for_many_rows: bool) -> Self {
+        let times = match keys {
+            ..MANY => 4,
+            _ if is_for_many_rows => 3,
+            _ => 2,
+        };
         if keys < FEWEST { Self::default() } else { Self::with_capacity(times * keys) }
     }
 
@@ -132,5 +136,18 @@ impl YoungFilter {
             Some(blocks) => filter::probe(blocks, wanted.keys, wanted.forms, 0, &Verified, survivors),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filter_for_look_ups_of_many_rows_has_more_room() {
+        let capacity = |keys: usize| [false, true].map(|is_many| YoungFilter::for_keys(keys, is_many).capacity());
+        assert_eq!(capacity(MANY), [2 * MANY, 3 * MANY]);
+        assert_eq!(capacity(MANY / 2), [2 * MANY, 2 * MANY]);
+        assert_eq!(capacity(FEWEST - 1), [0, 0]);
     }
 }

@@ -32,7 +32,7 @@ impl View {
         if let Some(union) = &mut self.union {
             union.insert(self.memtable.keys_from(before));
         }
-        if self.young.fits(added) {
+        if self.young_takes(added) {
             self.young.insert(self.memtable.keys_from(before));
         } else {
             self.build_young();
@@ -46,11 +46,18 @@ impl View {
         if let Some(union) = &mut self.union {
             union.insert(frozen.memtable.keys_from(first));
         }
-        if self.young.fits(missing.len()) {
+        if self.young_takes(missing.len()) {
             self.young.insert(missing);
         } else {
             self.build_young();
         }
+    }
+
+    /// Whether the young filter takes `count` more keys. Where many rows are looked up at a time,
+    /// what an overfull one lets pass costs them more than to build it again.
+    fn young_takes(&self, count: usize) -> bool {
+        let takes = if self.is_lazy { YoungFilter::has_room } else { YoungFilter::fits };
+        self.young.is_active() && takes(&self.young, count)
     }
 
     /// Entries in memory: of the log, and of the frozen log before it.
@@ -71,7 +78,7 @@ impl View {
             keys += if fits { entries_of(segment) } else { 0 };
             fits
         });
-        let mut young = YoungFilter::for_keys(keys);
+        let mut young = YoungFilter::for_keys(keys, self.is_lazy);
         young.insert(self.memtable.keys_from(0));
         if let Some(frozen) = &self.frozen {
             young.insert(frozen.memtable.keys_from(0));

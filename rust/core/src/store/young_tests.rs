@@ -188,6 +188,24 @@ fn full_young_filter_waits_for_a_global_one_while_it_has_room() {
 }
 
 #[test]
+fn look_up_of_many_rows_builds_an_overfull_filter_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (writer, reader) = (open(directory.path()), open(directory.path()));
+    begin(&writer, keys(0..BATCH));
+    drop(states(&reader, &keys(0..1)));
+    let capacity = reader.present().as_ref().unwrap().young.capacity();
+    let gone = |view: &mut super::view::View| view.young.insert(keys(0..capacity as u64).into_iter());
+    reader.change_present(gone);
+    let held_after = |first: u64, rows: u64| {
+        begin(&writer, keys(first..first + BATCH));
+        drop(states(&reader, &keys(0..rows)));
+        reader.present().as_ref().unwrap().young.len()
+    };
+    assert_eq!(held_after(BATCH, 1), capacity + 2 * BATCH as usize);
+    assert_eq!(held_after(2 * BATCH, 100), 3 * BATCH as usize);
+}
+
+#[test]
 fn sealing_freezes_the_next_log_where_it_is_full_by_then() {
     let directory = tempfile::tempdir().unwrap();
     let writer = open(directory.path());

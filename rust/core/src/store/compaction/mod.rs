@@ -90,6 +90,13 @@ impl KeySpace {
         Ok(done)
     }
 
+    /// [`KeySpace::maintain`] until nothing is due, or nothing can be done about it. Perhaps nobody
+    /// writes any more, and no call comes for what was written meanwhile.
+    pub(crate) fn maintain_while_due(&self, progress: Progress) -> Result<()> {
+        while self.maintain(false, progress)? != Maintained::default() && self.is_maintenance_due() {}
+        Ok(())
+    }
+
     fn run_maintenance(&self, all: bool, progress: Progress, done: &mut Maintained) -> Result<()> {
         self.seal_frozen_within(patience(all))?;
         self.collect_orphans()?;
