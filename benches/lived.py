@@ -90,7 +90,9 @@ def of_ends(given: argparse.Namespace, batch: int) -> dict[str, Any]:
 def of_reader(given: argparse.Namespace, batch: int) -> dict[str, Any]:
     """What another handle reads beside a writer at full speed: a process of its own, on a core of its own.
 
-    That is not the core which the disk interrupts for the writer: on some machines it is always one. It reads all the time: garbage is collected before, for what comes in meanwhile is read later.
+    That core is not the one that the disk interrupts for the writer: on some machines it is always
+    the same. The reader reads all the time: garbage is collected before, for what comes in
+    meanwhile is read later.
     """
     life = Life(given.n, batch, urns=given.urns)
     path, loaded_path = OUT / "beside", OUT / "loaded"
