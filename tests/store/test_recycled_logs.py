@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import suppress
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -36,8 +37,13 @@ def is_local(path: Path) -> bool:
 
 
 def logs(root: Path) -> list[bool]:
-    """Whether each log is in the file of another one."""
-    return [path.read_bytes()[56] == 1 for path in sorted(root.glob("triggers/*/log-*"))]
+    """Whether each log is in the file of another one, the live one last."""
+    found = []
+    for path in sorted(root.glob("triggers/*/log-*")):
+        # The thread that put a log into segments may take its file away now.
+        with suppress(FileNotFoundError):
+            found.append(path.read_bytes()[56] == 1)
+    return found
 
 
 def kept(root: Path) -> list[Path]:
