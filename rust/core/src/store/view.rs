@@ -69,7 +69,8 @@ pub(crate) struct View {
     pub(super) lacks_young: Option<usize>,
     /// One filter over a global filter and what the young filter covers, for large look-ups.
     pub(super) union: Option<UnionFilter>,
-    /// Whether new entries are left out of the memtable's index, for large look-ups.
+    /// Whether many rows are looked up now: new entries are left out of the memtable's index, and
+    /// the young filter is not filled beyond its capacity.
     pub(super) is_lazy: bool,
     /// A global filter that is about to be published, open and read.
     pub(super) warm: Option<Arc<GlobalFilter>>,
