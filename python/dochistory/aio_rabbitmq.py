@@ -48,7 +48,8 @@ _REFUSED = (0.2, 10.0)
 """The first and the longest pause after a message could not be begun, in seconds."""
 _UNREAD = 3
 """After this number of connections in a row that a message broke before any arrived, it is no accident."""
-_LOST = (aio_pika.exceptions.AMQPError, aio_pika.exceptions.ChannelInvalidStateError, OSError)
+_LOST = (aio_pika.exceptions.AMQPError, RuntimeError, OSError)
+"""What aio-pika raises where the connection is lost: a plain RuntimeError if it is found closed."""
 
 Service = Callable[[Message], Awaitable[object]]
 """What processes a message."""
@@ -302,7 +303,7 @@ class Receiver:
 
     async def _process(self, message: Message) -> Settlement:
         pause, longest = _REFUSED
-        while not self.is_stopping and not message.raw.channel.is_closed:
+        while not self.is_stopping and not _is_closed(message.raw):
             try:
                 return await self._begin(message)
             except dh.SuspendedError:
@@ -390,6 +391,14 @@ class Receiver:
         if self.consumer.is_audited:
             documents = receiving.table_of([message], self.consumer.trigger.kind)
             await self._endings.keep_failed_async(documents, error)
+
+
+def _is_closed(incoming: Any) -> bool:
+    """Whether the channel that a message came by is closed, which aio-pika also tells by raising."""
+    try:
+        return bool(incoming.channel.is_closed)
+    except aio_pika.exceptions.ChannelInvalidStateError:
+        return True
 
 
 async def _told(incoming: Any, settlement: Settlement) -> None:

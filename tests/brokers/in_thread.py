@@ -34,9 +34,12 @@ def running(one: R) -> Iterator[R]:
     thread.start()
     try:
         yield one
+    except BaseException as error:
+        error.add_note(f"The receiver {'runs on' if thread.is_alive() else f'has ended: {failed!r}'}.")
+        raise
     finally:
         one.stop()
         thread.join(30)
     assert not thread.is_alive(), "the receiver does not stop"
-    for error in failed:
-        raise error
+    for raised in failed:
+        raise raised

@@ -12,17 +12,19 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import aio_pika
+import aio_pika.exceptions
 import pika
 import pytest
 
 import dochistory as dh
 from dochistory import aio_rabbitmq, rabbitmq
 from dochistory.once import Retry
-from dochistory.receiving import Message, Service
+from dochistory.receiving import Message, Service, Settlement
 from tests.brokers.campaign import Campaign, eventually, ids_of, kept_in_audit, messages
 from tests.brokers.in_thread import running
 from tests.servers import can_have
-from tests.servers.network import network
+from tests.servers.network import Network, network
 from tests.servers.rabbitmq import RabbitMQ, server
 from tests.support import away, documents, rules, trigger
 
@@ -291,6 +293,36 @@ def test_receiver_stopped_without_a_connection_does_not_spin(tmp_path: Path) -> 
     assert time.monotonic() - start > 0.1
 
 
+def test_message_whose_channel_is_closed_is_not_begun(tmp_path: Path) -> None:
+    class Arrived:
+        """A message as aio-pika has it once its connection is gone."""
+
+        @property
+        def channel(self) -> Any:
+            raise aio_pika.exceptions.ChannelInvalidStateError
+
+    async def service(message: Message) -> None:
+        raise AssertionError(message)
+
+    one = aio_rabbitmq.Receiver(tmp_path / "orders.history", trigger("orders"), "orders", service)
+    processing = one._process(Message("a", b"", 0, Arrived(), 1, None))  # noqa: SLF001 - the moment is too short
+    assert asyncio.run(processing) is Settlement.RETURN
+    assert not (tmp_path / "orders.history").exists()
+
+
+def cut(between: Network, how: str, one: Any, ran: Sequence[str | None]) -> None:
+    """Cut the network amid messages, and wait until the receiver is connected again."""
+    some, attempts, connections = len(ran) + 50, between.connections, one.connections
+    eventually(lambda: len(ran) >= some, "some are processed")
+    if how == "silence":
+        between.silence()
+        eventually(lambda: between.connections > attempts, "it tries to connect again")
+        between.restore()
+    else:
+        between.reset()
+    eventually(lambda: one.connections > connections, "it connects again")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["reset", "silence"])
 def test_network_that_is_cut_runs_nothing_twice(broker: RabbitMQ, queue: str, receiving: Receiving, how: str) -> None:
@@ -305,17 +337,36 @@ def test_network_that_is_cut_runs_nothing_twice(broker: RabbitMQ, queue: str, re
     with network(broker.port) as between:
         url = f"amqp://guest:guest@127.0.0.1:{between.port}/%2F?heartbeat=2"
         with receiving(queue, service, url=url) as one:
-            eventually(lambda: len(ran) >= 100, "some are processed")
-            before = between.connections
-            if how == "silence":
-                between.silence()
-                eventually(lambda: between.connections > before, "it tries to connect again")
-                between.restore()
-            else:
-                between.reset()
-            eventually(lambda: one.connections >= 2, "it connects again")
+            for _ in range(1 if how == "silence" else 3):
+                cut(between, how, one, ran)
             eventually(lambda: len(ran) >= 400 and depth(broker, queue) == 0, "all are processed")
     assert sorted(map(str, ran)) == sorted(ids_of(published))
+
+
+@pytest.mark.slow
+def test_connection_lost_before_its_channel_is_made_again(
+    tmp_path: Path, broker: RabbitMQ, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+    connect = aio_pika.connect
+
+    async def lost_the_second_time(url: str) -> Any:
+        made.append(await connect(url))
+        if len(made) == 2:
+            await made[1].transport.connection.close()
+        return made[-1]
+
+    monkeypatch.setattr(aio_pika, "connect", lost_the_second_time)
+    ran: list[str | None] = []
+    given = (tmp_path / "orders.history", trigger("orders"), queue, lambda message: ran.append(message.id))
+    with network(broker.port) as between:
+        one = InLoop(*given, url=f"amqp://guest:guest@127.0.0.1:{between.port}/%2F")
+        with running(one):
+            eventually(lambda: one.connections == 1, "it is connected")
+            between.reset()
+            publish(broker, queue, [("a", b"x")])
+            eventually(lambda: ran == ["a"], "it connects a third time")
+    assert (len(made), one.connections) == (3, 2)
 
 
 @pytest.mark.parametrize("prefetch", [0, 1.5, "5", True, 65_536])
