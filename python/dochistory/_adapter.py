@@ -3,6 +3,7 @@
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -90,16 +91,27 @@ class Adapter:
                 self._receive()
             finally:
                 self._worker.stop()
-                while self._worker.is_running:
-                    self._keep_alive()
+                failure = self._outlast()
                 self._leave(self._worker.left())
-        if self._worker.failure is not None:
-            raise self._worker.failure
+        for error in (self._worker.failure, failure):
+            if error is not None:
+                raise error
 
     @property
     def is_stopping(self) -> bool:
         """Whether it is to end."""
         return self._worker.stopping.is_set()
+
+    def _outlast(self) -> Exception | None:
+        """Keep what is held until the present service has ended, whatever the broker says; answers the first error."""
+        failure = None
+        while self._worker.is_running:
+            try:
+                self._keep_alive()
+            except Exception as error:  # noqa: BLE001 - raised once the service has ended
+                failure = failure or error
+                time.sleep(_BACKOFF[0])
+        return failure
 
     def _receive(self) -> None:
         """Receive until `is_stopping`."""

@@ -162,7 +162,7 @@ def _copied(given: "_Given", source: Path, draft: Path) -> int:
             names = _spaces(history)
         try:
             timeout = _durations.seconds("lock_timeout", given.lock_timeout)
-            with _moment.held(source, timeout) as moment, _files.storage(draft):
+            with _files.storage(source), _moment.held(source, timeout) as moment, _files.storage(draft):
                 _copy(source, draft, moment)
             with dh.open(draft, read_only=True) as copy:
                 _complete(copy, names)

@@ -8,8 +8,8 @@ from dochistory import _files
 
 
 def is_damage(error: dh.DocHistoryError) -> bool:
-    """Whether a trigger is damaged, which must not keep the others from being purged."""
-    return isinstance(error, dh.CorruptError) or str(error).startswith("[DH-MISSING]")
+    """Whether a trigger is damaged, or its files are refused: that must not keep the others from being purged."""
+    return isinstance(error, dh.CorruptError | dh.StorageError) or str(error).startswith("[DH-MISSING]")
 
 
 def triggers_ever_used(history: dh.History, path: Path | None) -> list[str]:
@@ -21,6 +21,7 @@ def triggers_ever_used(history: dh.History, path: Path | None) -> list[str]:
 
     Raises:
         CorruptError: [DH-CORRUPT] a trigger is damaged, and nothing else knows their names.
+        StorageError: [DH-IO] the system refuses its files, and nothing else knows their names.
     """
     return _ever_used(history.triggers, path, "triggers")
 
@@ -34,7 +35,7 @@ def mappers_ever_used(history: dh.History, path: Path | None) -> list[str]:
 def _ever_used(listed: Callable[[], list[str]], path: Path | None, room: str) -> list[str]:
     try:
         return listed()
-    except dh.CorruptError:
+    except (dh.CorruptError, dh.StorageError):
         if path is None or not (known := [*(path / "known").glob(f"{room}-*")]):
             raise
         with _files.storage(path):

@@ -103,9 +103,9 @@ def _allow(count: int) -> None:
     if soft == resource.RLIM_INFINITY or wanted <= soft:
         return
     if hard != resource.RLIM_INFINITY and wanted > hard:
-        raise dh.StorageError(
-            f"[DH-IO] one moment of {count:,} triggers and maps needs as many open files, and this process may have "
-            f"{hard:,}: raise `ulimit -n`"
+        raise dh.DescriptorsError(
+            f"[DH-DESCRIPTORS] one moment of {count:,} triggers and maps needs as many open files, and this process "
+            f"may have {hard:,}: raise `ulimit -n`"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 

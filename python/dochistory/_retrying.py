@@ -96,7 +96,7 @@ def listed(given: Any, *, arrow: bool = False) -> list[Any] | None:
             return status
         pairs = [*zip(status, messages, strict=False)]
         return [*pairs, *status[len(pairs) :]]
-    if given is None or isinstance(given, str | bytes):
+    if given is None or isinstance(given, str | bytes | set | frozenset):
         return None
     try:
         return [*given]

@@ -51,6 +51,8 @@ _COPY_IS_GONE = "the local copy of this history was deleted"
 """What the engine says of it. Other failures of that class say that the history is not as it was."""
 
 _JOURNAL = logging.getLogger(journal.LOGGER)
+_OTHERS = frozenset({"track_id", "event_id", "jms_message_id", "delivery_count", "guaranteed", "persistent", "now"})
+"""What `one` passes on as it is."""
 
 
 class Consumer:
@@ -251,11 +253,17 @@ class Consumer:
             Document: its verdict, once it is entered.
 
         Raises:
+            ConfigError: [DH-CONFIG] there is no such argument.
             SchemaError: [DH-SCHEMA] the id is none.
             SuspendedError: [DH-SUSPENDED] on entering: the trigger is suspended; nothing was begun.
             DocHistoryError: on entering: as `begin`.
         """
         asked: dict[str, Any] = {}
+        if strange := others.keys() - _OTHERS:
+            raise dh.ConfigError(
+                f"[DH-CONFIG] one was given {', '.join(sorted(strange))}; allowed besides its id, redelivery_count, "
+                f"payload and on_error is {', '.join(sorted(_OTHERS))}"
+            )
         if id is not None:
             asked["uuid"] = id if type(id) is str and id.isascii() else _ids.text_of(id)
         if redelivery_count is not None:

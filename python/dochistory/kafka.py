@@ -12,6 +12,7 @@ kafka.Receiver(
 `docs/kafka.md` says which id, which acknowledgement, and what happens on failure.
 """
 
+import functools
 import logging
 import os
 import threading
@@ -27,7 +28,7 @@ import dochistory as dh
 from dochistory import _checks
 from dochistory._adapter import Adapter, check_dead_letters
 from dochistory._dead_letter_topic import DeadLetterTopic
-from dochistory._kafka import is_error
+from dochistory._kafka import Unlimited, is_error
 from dochistory._message_ids import Ids
 from dochistory.once import OnError
 from dochistory.receiving import LOGGER, Message, Service, Settled, Settlement
@@ -37,6 +38,8 @@ __all__ = ["Message", "Receiver", "header", "position"]
 _SLICE = 0.1
 _COMMIT_EVERY = 1.0
 _MOMENT = 0.5
+_ANSWERS = 10.0
+"""How long the brokers may take to commit, and to hear that a member leaves, in seconds."""
 _UNKNOWN = -1
 """A consumer group counts no deliveries."""
 
@@ -147,6 +150,7 @@ class Receiver(Adapter):
         self._partitions: dict[Place, _Partition] = {}
         self._paused: set[Place] = set()
         self._committed = 0.0
+        self._unlimited = Unlimited()
 
     def _receive(self) -> None:
         self._client = confluent_kafka.Consumer(self._config)
@@ -268,11 +272,17 @@ class Receiver(Adapter):
         ]
         if not offsets:
             return
+        commit, why = functools.partial(self._client.commit, offsets=offsets, asynchronous=asynchronous), None
         try:
-            self._client.commit(offsets=offsets, asynchronous=asynchronous)
+            if asynchronous:
+                commit()
+            elif not self._unlimited.within(_ANSWERS, commit):
+                why = f"the brokers did not answer within {_ANSWERS:.0f} s"
         except confluent_kafka.KafkaException as error:
+            why = str(error)
+        if why is not None:
             # These records come again, and are duplicates.
-            logging.getLogger(LOGGER).warning("%s: offsets are not committed: %s", self.topics, error)
+            logging.getLogger(LOGGER).warning("%s: offsets are not committed: %s", self.topics, why)
 
     def _keep_alive(self) -> None:
         if self._client is None:
@@ -290,7 +300,9 @@ class Receiver(Adapter):
         self._client = client
         self._commit(self._partitions, asynchronous=False)
         self._partitions = {}
-        client.close()
+        if not self._unlimited.within(_ANSWERS, client.close):
+            log = logging.getLogger(LOGGER)
+            log.warning("%s: the brokers did not hear that it ends: others get its partitions later", self.topics)
         self._client = None
 
 

@@ -15,6 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ import pyarrow.compute as pc
 
 import dochistory as dh
 from dochistory import suspension, sweeper
+from dochistory._damage import is_damage, triggers_ever_used
 
 __all__ = ["CONTENT_TYPE", "VerdictCounts", "history_metrics", "prometheus_text"]
 
@@ -187,6 +189,9 @@ class _Metric:
     help: str
 
 
+_DAMAGED = _Metric(
+    "dochistory_damaged", "gauge", "1 for a trigger whose files are damaged or cannot be read: it has no other figures."
+)
 _OF_HISTORY = {
     "entries": _Metric("dochistory_entries", "gauge", "Entries of the history, in segments and log."),
     "bytes": _Metric("dochistory_bytes", "gauge", "Bytes of the history's files."),
@@ -248,11 +253,12 @@ def prometheus_text(
         triggers: only these triggers' metrics; None for all.
 
     Returns:
-        str: the page, in the text format 0.0.4.
+        str: the page, in the text format 0.0.4. Of a trigger whose files are damaged, or cannot be
+        read, it has `dochistory_damaged` alone.
     """
     lines: list[str] = []
-    figures = {} if history is None else history_metrics(history, in_progress=in_progress, now=now)
-    figures = {name: one for name, one in figures.items() if _is_wanted(name, triggers)}
+    figures, damaged = ({}, []) if history is None else _readable(history, in_progress, now, triggers)
+    lines += _samples(_DAMAGED, (({"trigger": trigger}, 1) for trigger in damaged))
     for name, metric in _OF_HISTORY.items():
         lines += _samples(metric, (({"trigger": trigger}, one[name]) for trigger, one in figures.items()))
     if counts is not None:
@@ -269,6 +275,24 @@ def prometheus_text(
     if history is not None:
         lines += _around(history, now or dt.datetime.now(dt.UTC), triggers)
     return "".join(f"{line}\n" for line in lines)
+
+
+def _readable(
+    history: dh.History, in_progress: bool, now: dt.datetime | None, triggers: Collection[str] | None
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """`history_metrics` of each trigger that can be read, and the names of those that cannot."""
+    moment = now or dt.datetime.now(dt.UTC)
+    path = None if history.url else Path(history.path)
+    found, damaged = {}, []
+    for name in sorted(triggers_ever_used(history, path)):
+        if _is_wanted(name, triggers):
+            try:
+                found[name] = _of(history, name, in_progress, moment)
+            except dh.DocHistoryError as error:
+                if not is_damage(error):
+                    raise
+                damaged.append(name)
+    return found, damaged
 
 
 def _is_wanted(name: str, triggers: Collection[str] | None) -> bool:

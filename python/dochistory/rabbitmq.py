@@ -24,6 +24,7 @@ from typing import Any
 
 import pika
 import pika.exceptions
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
 import dochistory as dh
 from dochistory import _amqp
@@ -36,7 +37,8 @@ from dochistory.receiving import Message, Service, Settled, Settlement
 __all__ = ["Message", "Receiver", "message_id"]
 
 _SLICE = 0.2
-_LOST = (pika.exceptions.AMQPConnectionError, pika.exceptions.AMQPChannelError, OSError)
+_LOST = (pika.exceptions.AMQPError, AMQPConnectorException, OSError)
+"""What pika raises where the connection is lost; the second one if a new one is not answered in time."""
 Delivered = tuple[Any, Any, bytes]
 """A delivery: pika's method, properties and body."""
 
@@ -130,6 +132,13 @@ class Receiver(Adapter):
 
     def _connect(self) -> None:
         self._connection = pika.BlockingConnection(self._parameters)
+        try:
+            self._consume()
+        except BaseException:
+            self._close()
+            raise
+
+    def _consume(self) -> None:
         self.connections += 1
         self._channel = self._connection.channel()
         self._channel.basic_qos(prefetch_count=self._prefetch)
@@ -137,7 +146,7 @@ class Receiver(Adapter):
         self._channel.basic_consume(self.queue, self._arrives)
 
     def _cancelled(self, _frame: Any) -> None:
-        # The queue was deleted, or its node went: what comes next says which.
+        # The queue was deleted, or its node went: the next attempt to consume says which.
         self._channel.close()
 
     def _arrives(self, _channel: Any, method: Any, properties: Any, body: bytes) -> None:
@@ -150,6 +159,9 @@ class Receiver(Adapter):
     def _turn(self) -> None:
         """Input and output for a moment."""
         self._connection.process_data_events(time_limit=_SLICE)
+        if not self._channel.is_open:
+            # pika raises that only where the channel is used, which an idle receiver does not.
+            raise pika.exceptions.ChannelWrongStateError("the broker ended the consumer, or closed the channel")
         if self._arrived:
             arrived, self._arrived = self._arrived, []
             self._worker.put(arrived)

@@ -157,7 +157,7 @@ class Worker:
         self._condition = threading.Condition()
         self._queue: deque[Message] = deque()
         self._endings = Endings(consumer, self.stopping)
-        self._ender = _Ender(self._endings, settle, self._fail)
+        self._ender = _Ender(self._endings, settle, self.fail)
         self._thread = threading.Thread(target=self._run, name="dochistory-service", daemon=True)
 
     def start(self) -> None:
@@ -209,7 +209,12 @@ class Worker:
         with self._condition:
             self._queue = deque(message for message in self._queue if not is_gone(message))
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """End, because of this error.
+
+        Args:
+            error: the `failure`, unless there is one already.
+        """
         if self.failure is None:
             self.failure = error
         self.stop()
@@ -220,7 +225,7 @@ class Worker:
                 if batch := self._take():
                     self._process(batch)
         except BaseException as error:  # noqa: BLE001 - the adapter's own thread raises it
-            self._fail(error)
+            self.fail(error)
         finally:
             self._ender.end()
 

@@ -53,6 +53,13 @@ _MISTAKES = (
 _BUSY = (408, 429)
 """Statuses of a refusal that ends by itself."""
 
+
+class _CallFailed(botocore.exceptions.BotoCoreError):  # type: ignore[misc]
+    """A call failed outside of boto3."""
+
+    fmt = "{why}"
+
+
 Received = Mapping[str, Any]
 """A message as boto3 returns it."""
 
@@ -172,7 +179,8 @@ class Receiver(Adapter):
             self._worker.stopping.wait(0.02)
             return
         start = time.monotonic()
-        answer = self._client.receive_message(
+        answer = self._call(
+            "receive_message",
             QueueUrl=self.queue,
             MaxNumberOfMessages=room,
             WaitTimeSeconds=1,
@@ -191,8 +199,24 @@ class Receiver(Adapter):
         if arrived:
             self._worker.put(arrived)
 
+    def _call(self, name: str, **arguments: Any) -> Any:
+        """Call the queue; what fails in the client is one of `_ERRORS`."""
+        try:
+            return getattr(self._client, name)(**arguments)
+        except _ERRORS:
+            raise
+        except Exception as error:
+            # The source of the credentials has errors of its own; expired ones are a RuntimeError.
+            raise _CallFailed(why=f"{name}: {type(error).__name__}: {error}") from error
+
     def _keep(self) -> None:
         """Tell the queue what was settled, and prolong what is held."""
+        try:
+            self._keep_on()
+        except BaseException as error:  # noqa: BLE001 - `run` raises it
+            self._worker.fail(error)
+
+    def _keep_on(self) -> None:
         due = time.monotonic() + self._visibility / 3
         while not self._is_over.wait(0.02):
             self._flush()
@@ -217,7 +241,7 @@ class Receiver(Adapter):
             {"Id": str(at), "ReceiptHandle": handle, "VisibilityTimeout": seconds} for at, handle in enumerate(handles)
         ]
         try:
-            answer = self._client.change_message_visibility_batch(QueueUrl=self.queue, Entries=entries)
+            answer = self._call("change_message_visibility_batch", QueueUrl=self.queue, Entries=entries)
         except _ERRORS as error:
             logging.getLogger(LOGGER).warning("%s: %s", self.queue, error)
             return set(handles)
@@ -248,7 +272,7 @@ class Receiver(Adapter):
     def _delete(self, handles: Sequence[str]) -> None:
         entries = [{"Id": str(at), "ReceiptHandle": handle} for at, handle in enumerate(handles)]
         try:
-            self._client.delete_message_batch(QueueUrl=self.queue, Entries=entries)
+            self._call("delete_message_batch", QueueUrl=self.queue, Entries=entries)
         except _ERRORS as error:  # they come again, and are duplicates
             logging.getLogger(LOGGER).warning("%s: %s", self.queue, error)
 
@@ -262,7 +286,7 @@ class Receiver(Adapter):
         sent = []
         for message in letters:
             try:
-                self._client.send_message(QueueUrl=queue, **_letter(message, queue))
+                self._call("send_message", QueueUrl=queue, **_letter(message, queue))
             except _ERRORS as error:
                 log = logging.getLogger(LOGGER)
                 log.warning("%s: a dead letter is not taken, and sent again in %.0f s: %s", queue, _AGAIN, error)

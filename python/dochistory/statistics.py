@@ -311,18 +311,24 @@ class Statistics:
         found: dict[str, _Held] = {}
         for line in lines:
             try:
-                said = json.loads(line)
-            except ValueError:
-                continue  # the half line of a process that died in it, or the end of the file
-            if "clear" in said:
-                for name in [said["clear"]] if said["clear"] is not None else [*found]:
-                    found.pop(name, None)
-                continue
-            one = found.setdefault(said["trigger"], _Held(self._most))
-            for status, action, rule, count in said["counts"]:
-                one.counts[status, action, rule] += count
-            one.documents.extend(said["documents"])
+                self._replay(json.loads(line), found)
+            except (ValueError, KeyError, TypeError):
+                continue  # the half line of a process that died in it, a damaged one, or the end of the file
         return found
+
+    def _replay(self, said: Any, found: dict[str, _Held]) -> None:
+        """Add what one line says, or nothing of it."""
+        if "clear" in said:
+            for name in [said["clear"]] if said["clear"] is not None else [*found]:
+                found.pop(name, None)
+            return
+        name = str(said["trigger"])
+        documents = [[at, key, named, status, rule] for at, key, named, status, rule in said["documents"]]
+        counts = [((status, action, rule), int(count)) for status, action, rule, count in said["counts"]]
+        one = found.setdefault(name, _Held(self._most))
+        for counted, count in counts:
+            one.counts[counted] += count
+        one.documents.extend(documents)
 
     def _append(self, line: dict[str, Any]) -> None:
         # It begins with a line break: a process that died within its line must not spoil the next one.

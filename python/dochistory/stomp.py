@@ -207,18 +207,17 @@ class Receiver(Adapter):
             if message.tag[0] is not link:
                 continue  # that connection was lost, and these come again
             if how is Settlement.ACKNOWLEDGE:
-                link.client.ack(message.tag[1])
+                link.send(link.client.ack, message.tag[1])
             else:
                 self._send_dead_letter(link, message)
 
     def _send_dead_letter(self, link: "_Link", message: Message) -> None:
         """In one transaction with its acknowledgement: it is in one of the two places, and never in both."""
         kept = {name: value for name, value in message.raw.headers.items() if name not in _BROKERS_OWN}
-        transaction = link.client.begin()
-        link.client.send(
-            self._dead_letters, message.body, headers={**kept, "persistent": "true", "transaction": transaction}
-        )
-        link.client.ack(message.tag[1], transaction=transaction)
+        transaction = link.send(link.client.begin)
+        headers = {**kept, "persistent": "true", "transaction": transaction}
+        link.send(link.client.send, self._dead_letters, message.body, headers=headers)
+        link.send(link.client.ack, message.tag[1], transaction=transaction)
         link.ask(link.client.commit, transaction)
 
     def _is_current(self, message: Message) -> bool:
@@ -295,16 +294,30 @@ class _Link(stomp.ConnectionListener):  # type: ignore[misc]
             own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(_ANSWERS * 1000))
         self._await(lambda: self._is_connected, "CONNECT")
 
+    def send(self, send: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """Send a frame.
+
+        Raises:
+            StompException: the connection is lost.
+        """
+        try:
+            return send(*arguments, **named)
+        except AttributeError as error:
+            # The thread that reads takes the socket away as soon as the connection is lost, also amid a frame.
+            if self.client.transport.socket is not None:
+                raise
+            raise stomp.exception.StompException("the connection is lost") from error
+
     def ask(self, send: Callable[..., object], *arguments: Any, headers: Mapping[str, str] | None = None) -> None:
         """Send a frame, and wait until the broker says that it is done."""
         receipt = uuid.uuid4().hex
-        send(*arguments, headers={**(headers or {}), "receipt": receipt})
+        self.send(send, *arguments, headers={**(headers or {}), "receipt": receipt})
         self._await(lambda: receipt in self._receipts, "a frame")
         self._receipts.discard(receipt)
 
     def disconnect(self) -> None:
         """Disconnect, and wait until the broker has read everything."""
-        self.client.disconnect()
+        self.send(self.client.disconnect)
         with contextlib.suppress(stomp.exception.StompException):
             self._await(lambda: False, "DISCONNECT")  # until the connection ends
 

@@ -142,3 +142,17 @@ def test_counts_with_gaps_of_pandas_are_refused_with_a_remedy(history: dh.Histor
     rows = pa.table({"uuid": ["a", "b"], "redelivery_count": pa.array([1.0, None])})
     with pytest.raises(dh.SchemaError, match=r'"redelivery_count" is Float64; .*\.astype\("Int64"\)'):
         history.classify(rows, trigger())
+
+
+MASKS: list[Callable[[dh.History, Any], Any]] = [
+    lambda history, rows: history.begin(documents(["a", "b"]), trigger()).complete(rows=rows),
+    lambda history, rows: history.begin(documents(["a", "b"]), trigger()).release(rows=rows),
+    lambda history, rows: history.mapper("m").begin_send(pa.table({"id": ["a", "b"]})).complete(["x"], rows=rows),
+]
+
+
+@pytest.mark.parametrize("end", MASKS)
+def test_mask_is_not_taken_for_row_numbers(history: dh.History, end: Callable[[dh.History, Any], Any]) -> None:
+    with pytest.raises(dh.SchemaError, match=r"rows hold False; allowed are row numbers: of a mask, numpy.flatnonzero"):
+        end(history, [False, True])
+    assert set(history.classify(documents(["a", "b"]), trigger())["status"].to_pylist()) <= {"NEW", "IN_DOUBT"}

@@ -364,6 +364,24 @@ def test_network_that_is_cut_runs_nothing_twice(tmp_path: Path, broker: Kafka, h
 
 
 @pytest.mark.slow
+def test_receiver_stopped_in_a_silent_network_ends(tmp_path: Path, broker: Kafka) -> None:
+    broker.topic("silent")
+    publish(broker, "silent", messages(300))
+    ran: list[str | None] = []
+
+    def service(message: Message) -> None:
+        time.sleep(0.01)
+        ran.append(message.id)
+
+    with network(broker.behind, broker.before) as between:
+        through = {**config(broker, "silent"), "bootstrap.servers": f"127.0.0.1:{between.port}"}
+        with receiving(tmp_path, broker, "silent", service, config=through):
+            eventually(lambda: len(ran) >= 50, "some are processed")
+            between.silence()
+        # `receiving` has waited for its end, for 30 s at most; the network is silent still.
+
+
+@pytest.mark.slow
 @pytest.mark.crash
 def test_kills_rebalances_restarts_and_poison_run_nothing_twice(tmp_path: Path, broker: Kafka) -> None:
     broker.topic("campaign")

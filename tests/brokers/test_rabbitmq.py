@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -341,6 +342,54 @@ def test_network_that_is_cut_runs_nothing_twice(broker: RabbitMQ, queue: str, re
                 cut(between, how, one, ran)
             eventually(lambda: len(ran) >= 400 and depth(broker, queue) == 0, "all are processed")
     assert sorted(map(str, ran)) == sorted(ids_of(published))
+
+
+@pytest.mark.slow
+def test_queue_that_is_made_again_is_consumed_again(broker: RabbitMQ, receiving: Receiving) -> None:
+    ran: list[str | None] = []
+    queue = f"queue-{secrets.token_hex(4)}"
+    declare(broker, queue, "classic")  # of a quorum queue that is made again at once, RabbitMQ 3.10 tells nobody
+    with receiving(queue, lambda message: ran.append(message.id)):
+        publish(broker, queue, [("a", b"x")])
+        eventually(lambda: ran == ["a"] and depth(broker, queue) == 0, "it is processed")
+        time.sleep(0.5)  # nothing is left to be settled, which would show that the channel is closed
+        with channel(broker) as one:
+            one.queue_delete(queue)
+        declare(broker, queue, "classic")
+        publish(broker, queue, [("b", b"x")])
+        eventually(lambda: ran == ["a", "b"], "it consumes again")
+
+
+@pytest.mark.slow
+def test_broker_that_does_not_answer_in_time_is_asked_again(
+    tmp_path: Path, broker: RabbitMQ, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+    connect = pika.BlockingConnection
+
+    def mute_the_second_time(parameters: Any) -> Any:
+        made.append(parameters)
+        if len(made) == 2:
+            with socket.create_server(("127.0.0.1", 0)) as mute:
+                where = f"amqp://127.0.0.1:{mute.getsockname()[1]}/?stack_timeout=1&connection_attempts=1"
+                return connect(pika.URLParameters(where))
+        return connect(parameters)
+
+    ran: list[str | None] = []
+    with network(broker.port) as between:
+        url = f"amqp://guest:guest@127.0.0.1:{between.port}/%2F"
+        given = (tmp_path / "orders.history", trigger("orders"), queue, lambda message: ran.append(message.id))
+        one = rabbitmq.Receiver(*given, url=url)
+        with running(one):
+            eventually(lambda: one.connections == 1, "it is connected")
+            monkeypatch.setattr(pika, "BlockingConnection", mute_the_second_time)
+            made.append(None)
+            between.reset()
+            eventually(lambda: one.connections == 2, "it connects a third time")
+            monkeypatch.undo()
+            publish(broker, queue, [("a", b"x")])
+            eventually(lambda: ran == ["a"], "it is processed")
+    assert len(made) == 3
 
 
 @pytest.mark.slow

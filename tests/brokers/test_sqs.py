@@ -104,6 +104,36 @@ def test_released_message_comes_again(tmp_path: Path, endpoint: str) -> None:
 
 
 @pytest.mark.slow
+def test_credentials_that_expired_are_asked_for_again(tmp_path: Path, endpoint: str) -> None:
+    url = queue(endpoint, "expired")
+    published = messages(30)
+    publish(endpoint, url, published)
+    failed: set[str] = set()
+
+    class Expired:
+        """A client each of whose calls finds expired credentials at first, as botocore tells it."""
+
+        def __init__(self) -> None:
+            self._client = client(endpoint)
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_") or name in failed:
+                return getattr(self._client, name)
+
+            def expired(**_: Any) -> None:
+                failed.add(name)
+                raise RuntimeError("Credentials were refreshed, but the refreshed credentials are still expired.")
+
+            return expired
+
+    ran: list[str | None] = []
+    with receiving(tmp_path, endpoint, url, lambda message: ran.append(message.id), client=Expired(), visibility=2):
+        eventually(lambda: left(endpoint, url) == 0, "all are processed and deleted")
+    assert sorted(map(str, ran)) == sorted(ids_of(published))
+    assert {"receive_message", "delete_message_batch"} <= failed
+
+
+@pytest.mark.slow
 def test_slow_service_keeps_its_message_invisible(tmp_path: Path, endpoint: str) -> None:
     url = queue(endpoint, "slow")
     publish(endpoint, url, [("a", b"x")])

@@ -263,5 +263,20 @@ def test_what_a_progress_callback_raises_comes_back(orders: Path, tmp_path: Path
 
 def test_too_few_descriptors_are_said_and_never_a_partial_moment(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (64, 64))
-    with pytest.raises(dh.StorageError, match="ulimit -n"), _moment.held(orders, 1.0):
+    with pytest.raises(dh.DescriptorsError, match="ulimit -n"), _moment.held(orders, 1.0):
         pass
+
+
+def test_backup_without_descriptors_is_not_tried_again(
+    orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def none_left(*_: object) -> None:
+        tried.append(1)
+        raise OSError(errno.EMFILE, "Too many open files", str(orders))
+
+    monkeypatch.setattr(_moment, "_allow", none_left)
+    with pytest.raises(dh.DescriptorsError, match=r"^\[DH-DESCRIPTORS\] .*: Too many open files; close"):
+        dh.backup(orders, tmp_path / "copy.history")
+    assert (len(tried), [*tmp_path.glob("copy*")]) == (1, [])

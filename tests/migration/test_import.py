@@ -6,8 +6,10 @@ import uuid
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -260,6 +262,32 @@ def test_a_named_column_that_is_not_there_is_not_taken_as_absent(
     with pytest.raises(dh.SchemaError, match=said):
         migration.import_history(history, migration.rows_of(OLD), BOTH, columns=columns)
     assert history.triggers() == []
+
+
+@pytest.mark.parametrize(
+    ("table", "given", "said"),
+    [
+        ({"STATUS": ["processing"]}, {}, "there is a column 'STATUS', and it would be passed over"),
+        ({"Time": [1]}, {}, "there is a column 'Time', and it would be passed over"),
+        ({}, {"statuses": {"P": "processing"}}, "no column 'status', but uuid"),
+        ({"time": [1_700_000_000]}, {}, "holds 1700000000, which in 'ms' is in 1970: name the unit"),
+        ({"time": [1_700_000_000.5]}, {}, "holds 1700000000.5, which in 'ms' is in 1970: name the unit"),
+        ({"time": [1_700_000_000_000]}, {"time_unit": "us"}, "holds 1700000000000, which in 'us' is in 1970"),
+    ],
+)
+def test_what_would_be_taken_as_completed_or_expired_is_refused(
+    history: dh.History, table: dict[str, list[object]], given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(dh.SchemaError, match=said):
+        migration.import_history(history, migration.rows_of(pa.table({"uuid": ["a"], **table})), ORDERS, **given)
+    assert history.triggers() == []
+
+
+def test_rows_of_several_triggers_do_not_become_those_of_one(history: dh.History) -> None:
+    with pytest.raises(dh.SchemaError, match=r"names 'orders' and 'invoices', and all rows would become .* 'orders'"):
+        migration.import_history(history, migration.rows_of(OLD), ORDERS)
+    one = OLD.filter(pc.equal(OLD["trigger"], "invoices"))
+    assert migration.import_history(history, migration.rows_of(one), ORDERS).rows == 1
 
 
 def test_a_column_that_is_there_twice_is_refused_by_name(history: dh.History) -> None:

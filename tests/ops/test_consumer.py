@@ -92,6 +92,13 @@ def test_what_is_no_id_is_refused(consumer: dh.Consumer, given: object) -> None:
         consumer.begin([{"uuid": "good"}, {"uuid": given}])
 
 
+@pytest.mark.parametrize("other", ["uuid", "redeliverycount"])
+def test_another_id_is_refused_as_a_typing_error_is(consumer: dh.Consumer, other: str) -> None:
+    typed: dict[str, Any] = {other: "b"}
+    with pytest.raises(dh.ConfigError, match=rf"\[DH-CONFIG\] one was given {other}; allowed .* track_id"):
+        consumer.one("a", **typed)
+
+
 def test_text_beyond_ascii_is_an_id_and_a_payload(consumer: dh.Consumer) -> None:
     with consumer.one("Größe 🎈") as document:
         assert document.new

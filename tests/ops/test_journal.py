@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,17 @@ def test_sinks_get_every_record(tmp_path: Path) -> None:
 
 
 NASTY = ['quote " and \\', "line\nend", "tab\tnul\x00 del\x7f", "Grüße 🎉", "", "{}"]
+
+
+def test_line_that_was_cut_off_spoils_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "journal.jsonl"
+    sink = journal.JsonLinesSink(path)
+    journal.write(None, many(3), SERIAL, most=0, sinks=[sink], now=T0)
+    os.truncate(path, path.stat().st_size - 5)  # the disk was full
+    journal.write(None, many(3), SERIAL, most=0, sinks=[sink], now=T0)
+    found = pa.concat_tables(table for table in journal.read(path))
+    assert found["key"].to_pylist() == ["k0", "k1", "k0", "k1", "k2"]
+    assert "a line was cut off while it was written" in caplog.text
 
 
 @pytest.mark.parametrize("rows", [6, 70_000])

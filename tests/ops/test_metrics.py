@@ -53,6 +53,21 @@ def test_reading_is_enough(directory: Path) -> None:
         assert metrics.history_metrics(reader)["orders"]["entries"] == 3
 
 
+@pytest.mark.parametrize("file", ["log", "manifest"])
+def test_damaged_trigger_is_named_and_hides_no_other(used: dh.History, directory: Path, file: str) -> None:
+    used.begin(documents(["a"]), trigger("aged"), now=T0).complete()
+    used.close()
+    for damaged in directory.glob(f"triggers/aged-*/{file}-*"):
+        damaged.write_bytes(b"rubbish" + damaged.read_bytes()[7:])
+    with dh.open(directory, read_only=True) as history:
+        page = metrics.prometheus_text(history)
+        with pytest.raises(dh.CorruptError):
+            history.stats()
+    assert 'dochistory_damaged{trigger="aged"} 1' in page
+    assert 'dochistory_entries{trigger="orders"}' in page
+    assert 'dochistory_entries{trigger="aged"}' not in page
+
+
 def test_verdicts_are_counted_and_cleared(used: dh.History) -> None:
     counts = metrics.VerdictCounts()
     for _ in range(2):

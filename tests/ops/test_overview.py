@@ -121,7 +121,7 @@ def test_prometheus_loads_the_alert_rules() -> None:
         text=True,
         check=False,
     )
-    assert (checked.returncode, "7 rules found" in checked.stdout) == (0, True), checked.stderr
+    assert (checked.returncode, "8 rules found" in checked.stdout) == (0, True), checked.stderr
 
 
 def test_the_files_for_monitoring_are_printed(run: Run) -> None:  # noqa: F811 - the fixture

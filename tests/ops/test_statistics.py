@@ -165,6 +165,20 @@ def test_they_survive_restarts_and_killed_processes(directory: Path) -> None:
     assert counts(dh.Statistics(directory)) == {("orders", "R9"): 10}
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["1", "null", "[]", "{}", '{"trigger": "orders"}', '{"trigger": "orders", "counts": [[1]], "documents": []}'],
+)
+def test_damaged_line_is_left_out(used: dh.History, line: str) -> None:
+    counting = dh.Statistics(used)
+    counting.add(verdicts(used, "a"), trigger())
+    before = counts(counting)
+    with (counting.path / "statistics" / "verdicts.jsonl").open("a", encoding="utf-8") as out:
+        out.write(f"{line}\n")
+    assert counts(counting) == before
+    assert counting.summary(used)["orders"]["duplicate"] == 1
+
+
 def test_half_a_line_of_a_process_that_died_spoils_nothing(used: dh.History) -> None:
     kept = dh.Statistics(used)
     one = verdicts(used, "a")

@@ -216,6 +216,22 @@ def test_a_damaged_trigger_keeps_no_other_from_being_purged(
     assert "aged: not purged: [DH-CORRUPT]" in caplog.text
 
 
+def test_trigger_that_is_refused_keeps_no_other_from_being_purged(
+    used: dh.History, directory: Path, clock: Clock
+) -> None:
+    used.begin(documents(["a"]), trigger("aged"), now=T0).complete()
+    used.begin(documents(["a"]), trigger("later"), now=T0).complete()
+    used.close()
+    [turn] = directory.glob("triggers/aged-*/turn")
+    turn.unlink()
+    turn.mkdir()  # also refused to root, whom no mode keeps out
+    clock.go(3 * 3600)
+    sweeper = dh.Sweeper(directory, now=clock)
+    swept = sweeper.sweep()
+    assert {name: one["entries"] for name, one in swept.items()} == {"bills": 0, "later": 1, "orders": 1}
+    assert "[DH-IO]" in sweeper.skipped["aged"]
+
+
 @pytest.mark.slow  # the log is waited for for 30 s
 def test_trigger_that_cannot_be_reconciled_is_not_purged(
     history: dh.History, directory: Path, clock: Clock, caplog: pytest.LogCaptureFixture

@@ -156,7 +156,19 @@ def test_answer_that_is_no_status_leaves_the_document_in_doubt(begun: dh.History
     assert statuses(verdicts) == ["NEW", "IN_DOUBT", "DUPLICATE"]
 
 
-@pytest.mark.parametrize("answer", [None, 42, ["NEW"], ["NEW"] * 4, [], pa.table({"verdict": ["NEW"] * 3})])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        42,
+        ["NEW"],
+        ["NEW"] * 4,
+        [],
+        {"a", "NEW", "DUPLICATE"},
+        frozenset("abc"),
+        pa.table({"verdict": ["NEW"] * 3}),
+    ],
+)
 def test_answer_of_wrong_length_leaves_all_rows_in_doubt(begun: dh.History, answer: Any) -> None:
     verdicts = resolved(begun, lambda _: answer)
     assert statuses(verdicts) == ["IN_DOUBT"] * 3

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from dochistory.journal.sinks import SCHEMA
 
 __all__ = ["Filter", "as_json_lines", "follow", "read"]
 
+_LOG = logging.getLogger("dochistory")
 _BLOCK = 4 << 20
 
 _Status = Literal["DUPLICATE", "IN_DOUBT"]
@@ -216,6 +218,10 @@ def _parsed(lines: bytes, place: str) -> pa.Table:
         zone_free = pc.replace_substring(table["time"], "Z", "")
         times = zone_free.cast(pa.timestamp("us")).cast(SCHEMA.field("time").type)
     except (pa.ArrowException, ValueError) as error:
+        whole = [line for line in lines.splitlines(keepends=True) if not _is_torn(line)]
+        if sum(map(len, whole)) < len(lines):
+            _LOG.warning("%s: a line was cut off while it was written, on a full disk, say; it is left out", place)
+            return _parsed(b"".join(whole), place)
         raise dh.SchemaError(
             f"[DH-SCHEMA] {place}{_strange_line(lines)}: not a journal: name a directory of ParquetSink, or a file of "
             "JsonLinesSink"
@@ -223,6 +229,17 @@ def _parsed(lines: bytes, place: str) -> pa.Table:
     if times.null_count or table["status"].null_count:
         raise dh.SchemaError(f"[DH-SCHEMA] {place}: not a journal: a line has no time or no status")
     return table.set_column(table.column_names.index("time"), "time", times)
+
+
+def _is_torn(line: bytes) -> bool:
+    """Whether this is the beginning of a sink's line."""
+    if not line.startswith(b'{"time": "'):
+        return False
+    try:
+        json.loads(line)
+    except ValueError:
+        return True
+    return False
 
 
 def _strange_line(lines: bytes) -> str:

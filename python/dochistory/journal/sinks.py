@@ -101,8 +101,11 @@ class JsonLinesSink:
             records: the records, in the columns of `SCHEMA`.
         """
         lines = _json_lines(records)
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, self._mode)
+        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, self._mode)
         with os.fdopen(file, "wb", buffering=0) as out:
+            size = os.fstat(file).st_size
+            if size and os.pread(file, 1, size - 1) != b"\n":
+                lines = b"\n" + lines  # the disk was full within a line
             left = memoryview(lines)
             while left:
                 left = left[out.write(left) :]

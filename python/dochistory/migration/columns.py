@@ -14,6 +14,8 @@ TimeUnit = Literal["s", "ms", "us"]
 
 _OURS = ("completed", "processing")
 _ROLES = ("trigger", "uuid", "status", "time")
+_FIRST_US = 315_532_800_000_000
+"""The beginning of 1980: no history is older."""
 _SCHEMA = pa.schema(
     [
         ("trigger", pa.string()),
@@ -65,6 +67,11 @@ class Shape:
         if role in self.columns:
             # Were it taken as absent, all would be completed, or would have begun now.
             raise _missing(name, role, batch)
+        if alike := [other for other in batch.schema.names if other.lower() == role]:
+            raise dh.SchemaError(
+                f"[DH-SCHEMA] there is a column {alike[0]!r}, and it would be passed over: give it the name {role!r}, "
+                f"or name it with columns={{{role!r}: {alike[0]!r}}}"
+            )
         return name, None
 
     def _text(self, batch: pa.RecordBatch, role: str) -> pa.Array:
@@ -78,11 +85,26 @@ class Shape:
 
     def _trigger(self, batch: pa.RecordBatch) -> pa.Array:
         if self.trigger is not None:
+            self._check_only(batch)
             return pa.array([self.trigger] * batch.num_rows, pa.string())
         return self._text(batch, "trigger")
 
+    def _check_only(self, batch: pa.RecordBatch) -> None:
+        """With one trigger for all rows, a column of triggers names one at most."""
+        name = self.columns.get("trigger", "trigger")
+        if batch.schema.names.count(name) != 1:
+            return
+        names = batch.column(name).unique().drop_null().cast(pa.string()).to_pylist()
+        if len(names) > 1:
+            raise dh.SchemaError(
+                f"[DH-SCHEMA] column {name!r} names {names[0]!r} and {names[1]!r}, and all rows would become entries "
+                f"of {self.trigger!r}: give a trigger for each name, or the rows of one of them"
+            )
+
     def _status(self, batch: pa.RecordBatch) -> pa.Array:
         name, found = self._named(batch, "status")
+        if found is None and self.statuses:
+            raise _missing(name, "status", batch)
         if found is None:
             return pa.array(["completed"] * batch.num_rows, pa.string())
         texts = found.cast(pa.string())
@@ -104,9 +126,9 @@ class Shape:
             return pa.nulls(batch.num_rows, wanted)
         try:
             if pa.types.is_integer(found.type):
-                found = found.cast(pa.int64()).cast(pa.timestamp(self.time_unit))
+                found = self._plausible(name, found, found.cast(pa.int64()).cast(pa.timestamp(self.time_unit)))
             if pa.types.is_floating(found.type) or pa.types.is_decimal(found.type):
-                found = self._microseconds(found).cast(pa.timestamp("us"))
+                found = self._plausible(name, found, self._microseconds(found).cast(pa.timestamp("us")))
             if pa.types.is_string_view(found.type):  # what Polars gives
                 found = found.cast(pa.string())
             if pa.types.is_string(found.type) or pa.types.is_large_string(found.type):
@@ -117,6 +139,17 @@ class Shape:
             return found.cast(options=pc.CastOptions(wanted, allow_time_truncate=True))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise dh.SchemaError(f"[DH-SCHEMA] column {name!r} is {found.type}; needed is a time ({error})") from error
+
+    def _plausible(self, name: str, numbers: pa.Array, times: pa.Array) -> pa.Array:
+        """These times: the next purge would take entries of 1970, as seconds are that pass for milliseconds."""
+        least = pc.min(times)
+        if self.time_unit != "s" and least.is_valid and least.cast(pa.timestamp("us")).value < _FIRST_US:
+            number = numbers[pc.index(times, least).as_py()].as_py()
+            raise dh.SchemaError(
+                f"[DH-SCHEMA] column {name!r} holds {number}, which in {self.time_unit!r} is in {least.as_py().year}: "
+                "name the unit of these numbers (time_unit='s', or --time-unit s)"
+            )
+        return times
 
     def _microseconds(self, numbers: pa.Array) -> pa.Array:
         """What databases call a number: `extract(epoch from …)` gives decimals, and `time.time()` a float."""

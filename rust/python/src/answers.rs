@@ -7,7 +7,7 @@ use dochistory_core::protocols::trigger::Reply;
 use dochistory_core::protocols::trigger::rules::Answer;
 use pyo3::exceptions::{PyBaseException, PyException};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMapping, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyFrozenSet, PyMapping, PySet, PyString, PyTuple};
 use pyo3_arrow::input::AnyArray;
 
 use crate::errors::{Outcome, TransientError};
@@ -23,8 +23,10 @@ pub(crate) fn read(answer: &Bound<'_, PyAny>, rows: usize) -> PyResult<Reply> {
         return from_mapping(columns, rows);
     }
     let is_one = answer.is_none() || answer.is_instance_of::<PyString>() || answer.is_instance_of::<PyBytes>();
+    // The answers of a set would come in any order.
+    let is_set = answer.is_instance_of::<PySet>() || answer.is_instance_of::<PyFrozenSet>();
     match answer.try_iter() {
-        Ok(items) if !is_one => from_items(items, rows),
+        Ok(items) if !is_one && !is_set => from_items(items, rows),
         _ => Ok(unfit(rows, &format!("the resolver gave {}, but no column of answers", shown(answer)))),
     }
 }

@@ -6,6 +6,7 @@ use crate::arrow::datatypes::{DataType, Int64Type};
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 
 use crate::answers;
 use crate::arguments::shown;
@@ -28,6 +29,16 @@ fn no_rows(rows: &Bound<'_, PyAny>) -> Failure {
     Failure::Python(PyTypeError::new_err(format!("rows are {}; allowed is {allowed}", shown(rows))))
 }
 
+/// One number; none if it is none. Python takes True for 1, so a list that is a mask would end
+/// other rows.
+fn number_of(row: &Bound<'_, PyAny>) -> Option<Outcome<i64>> {
+    if row.is_instance_of::<PyBool>() {
+        let instead = "allowed are row numbers: of a mask, numpy.flatnonzero(mask)";
+        return Some(Err(Failure::schema(format!("rows hold {}; {instead}", shown(row)))));
+    }
+    row.extract().ok().map(Ok)
+}
+
 /// The numbers, as they come.
 pub(crate) fn row_numbers(rows: &Bound<'_, PyAny>) -> Outcome<Vec<i64>> {
     // One by one, NumPy's integers would take longer than all else.
@@ -39,7 +50,7 @@ pub(crate) fn row_numbers(rows: &Bound<'_, PyAny>) -> Outcome<Vec<i64>> {
     }
     if !rows.hasattr("__arrow_c_array__")? && !rows.hasattr("__arrow_c_stream__")? {
         let all = rows.try_iter().map_err(|_| no_rows(rows))?;
-        return all.map(|row| row?.extract().map_err(|_| no_rows(rows))).collect();
+        return all.map(|row| number_of(&row?).unwrap_or_else(|| Err(no_rows(rows)))).collect();
     }
     let (_, array) = answers::import(rows)?;
     if !array.data_type().is_integer() && array.data_type() != &DataType::Null {
