@@ -68,7 +68,7 @@ def test_service_is_not_cut_off_by_an_error_at_the_end(tmp_path: Path) -> None:
     assert (ended.is_set(), one.has_left) == (True, True)
 
 
-def test_call_without_a_limit_is_left_behind_and_none_made_beside_it() -> None:
+def test_call_without_a_limit_is_left_behind() -> None:
     calls, go, made = Unlimited(), threading.Event(), list[str]()
     assert calls.within(10, lambda: made.append("first"))
     assert not calls.within(0.01, go.wait)
@@ -81,7 +81,7 @@ def test_call_without_a_limit_is_left_behind_and_none_made_beside_it() -> None:
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
-def test_socket_that_is_taken_away_amid_a_frame_is_a_lost_connection(*, is_lost: bool) -> None:
+def test_socket_taken_away_amid_a_frame_is_a_lost_connection(*, is_lost: bool) -> None:
     def send(_: str) -> None:
         raise AttributeError("'NoneType' object has no attribute 'sendall'")
 

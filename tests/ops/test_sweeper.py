@@ -216,9 +216,7 @@ def test_a_damaged_trigger_keeps_no_other_from_being_purged(
     assert "aged: not purged: [DH-CORRUPT]" in caplog.text
 
 
-def test_trigger_that_is_refused_lets_others_be_purged(
-    used: dh.History, directory: Path, clock: Clock
-) -> None:
+def test_trigger_that_is_refused_lets_others_be_purged(used: dh.History, directory: Path, clock: Clock) -> None:
     used.begin(documents(["a"]), trigger("aged"), now=T0).complete()
     used.begin(documents(["a"]), trigger("later"), now=T0).complete()
     used.close()
