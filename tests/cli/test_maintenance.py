@@ -22,6 +22,17 @@ def test_stats_show_each_trigger(run: Run, orders: Path) -> None:
     assert 'dochistory_processing{trigger="orders"} 1' in run("stats", "--history", orders, "--prometheus").out
 
 
+@pytest.mark.parametrize("words", [["entries"], ["verify"], ["audit", "list"], ["pins"], ["stats", "--prometheus"]])
+def test_trigger_is_shown_beside_a_damaged_one(run: Run, orders: Path, words: list[str]) -> None:
+    with dh.open(orders) as history:
+        history.begin(documents(["a"]), trigger("aged")).complete()
+    for damaged in orders.glob("triggers/aged-*/manifest-*"):
+        damaged.write_bytes(b"rubbish" + damaged.read_bytes()[7:])
+    assert run(*words, "--history", orders, "--trigger", "orders").status == 0
+    assert run(*words, "--history", orders, "--trigger", "ordrs").status == 2
+    assert run("verify", "--history", orders).status == 1
+
+
 def test_the_history_is_found_by_environment_and_settings(
     run: Run, orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

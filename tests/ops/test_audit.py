@@ -319,6 +319,17 @@ def test_documents_of_other_triggers_and_of_none_are_refused(doubtful: dh.Histor
         doubtful.audit.list(state="lost")  # type: ignore[arg-type]
 
 
+def test_typing_error_in_a_trigger_is_no_empty_log(doubtful: dh.History) -> None:
+    asked = (doubtful.audit.list, doubtful.audit.resubmit, lambda name: doubtful.audit.resolve_all("process", name))
+    for ask in asked:
+        with pytest.raises(dh.ConfigError, match=r"\[DH-CONFIG\] neither .* 'ordrs'; the history has orders"):
+            ask("ordrs")
+    assert doubtful.audit.reconcile("ordrs") == []  # a sweeper asks for triggers that nobody has used yet
+    assert doubtful.audit.list(trigger("later")).num_rows == 0
+    with doubtful.audit.resubmit("orders", [1]):
+        pass  # nothing is locked
+
+
 def test_under_its_name_a_trigger_is_resubmitted_as_it_was_kept(history: dh.History) -> None:
     history.begin(batch(None), trigger(history_time_to_live="30 days", expiry="exact"), audit=True)
     with history.audit.resubmit("orders", [1]) as again:

@@ -32,6 +32,9 @@ Decision = Literal["process", "duplicate"]
 State = Literal["open", "process", "resubmitting", "cut_off", "resubmitted", "duplicate"]
 """What became of a document so far; the package's text tells how one follows the other."""
 
+_NAMED = 10
+"""The maximum number of triggers that an error names."""
+
 Numbers = list[int]
 """Numbers of documents. (Within the class, `list` is a method.)"""
 
@@ -160,21 +163,41 @@ class AuditLog:
             A table with the columns of `ENTRIES`.
 
         Raises:
-            ConfigError: [DH-CONFIG] there is no such state.
+            ConfigError: [DH-CONFIG] there is no such state, or no trigger of this name, neither in
+                the log nor in the history.
         """
         wanted = None if state is None else ([state] if isinstance(state, str) else [*state])
         if wrong := set(wanted or []) - set(states.STATES):
             raise dh.ConfigError(
                 f"[DH-CONFIG] state is {', '.join(map(repr, sorted(wrong)))}; allowed is {', '.join(states.STATES)}"
             )
+        if isinstance(trigger, str):
+            self._check_known(trigger)
+        entries = self._listed(trigger, wanted)
+        if rule is not None:
+            entries = entries.filter(pc.equal(entries["rule"], rule))
+        return entries if limit is None else entries.slice(max(entries.num_rows - limit, 0))
+
+    def _listed(self, trigger: dh.Trigger | str | None, wanted: Iterable[str] | None) -> pa.Table:
+        """The entries of one trigger or of all, in these states."""
         entries = self._contents.entries()
         if trigger is not None:
             entries = entries.filter(pc.equal(entries["trigger"], _name(trigger)))
         if wanted is not None:
-            entries = entries.filter(pc.is_in(entries["state"], value_set=pa.array(wanted, pa.string())))
-        if rule is not None:
-            entries = entries.filter(pc.equal(entries["rule"], rule))
-        return entries if limit is None else entries.slice(max(entries.num_rows - limit, 0))
+            entries = entries.filter(pc.is_in(entries["state"], value_set=pa.array([*wanted], pa.string())))
+        return entries
+
+    def _check_known(self, name: str) -> None:
+        """Refuse the name of no trigger: a typing error must not pass for a trigger without documents."""
+        if pc.index(self._contents.entries()["trigger"], name).as_py() >= 0:
+            return
+        with suppress(dh.CorruptError, dh.StorageError):  # a damaged trigger hides the names of others
+            there = self.history.triggers()
+            if name not in there:
+                raise dh.ConfigError(
+                    f"[DH-CONFIG] neither the history nor its audit log has a trigger {name!r}; the history has "
+                    f"{', '.join(there[:_NAMED]) or 'none yet'}"
+                )
 
     def show(self, number: int) -> dict[str, Any]:
         """One complete document: its entry, as in `list`, and its columns under `document`.
@@ -348,7 +371,7 @@ class AuditLog:
             LockedError: [DH-LOCKED] another process is resubmitting documents of the trigger.
             ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
         """
-        names = self.list(trigger, settling.OPEN)["trigger"].unique().to_pylist()
+        names = self._listed(trigger, settling.OPEN)["trigger"].unique().to_pylist()
         settled: Numbers = []
         for name in names:
             with self._store.turn(name):
@@ -403,7 +426,7 @@ class AuditLog:
             Resubmission: a context manager with the documents and their claim.
 
         Raises:
-            ConfigError: [DH-CONFIG] the numbers are none.
+            ConfigError: [DH-CONFIG] the numbers are none, or there is no trigger of this name.
             StateError: [DH-STATE] a document does not exist, belongs to another trigger, was cut
                 off (decide first), or was resubmitted or called a duplicate before.
             LockedError: [DH-LOCKED] another process is resubmitting documents of this trigger.
@@ -411,12 +434,14 @@ class AuditLog:
             ReadOnlyError: [DH-READ-ONLY] the history was opened for reading.
         """
         name = _name(trigger)
+        if numbers is None and isinstance(trigger, str):
+            self._check_known(trigger)
         wanted = None if numbers is None else _checks.numbers("numbers", numbers)
         turn = self._store.turn(name)
         turn.take()
         try:
             self._contents.settle(name)
-            chosen = self.list(name, "process") if wanted is None else self._contents.chosen(wanted)
+            chosen = self._listed(name, ["process"]) if wanted is None else self._contents.chosen(wanted)
             refusals.of_one(chosen, name)
             refusals.only(chosen, ("open", "process"), "be resubmitted")
             documents = self.documents(chosen["number"].to_pylist())

@@ -28,7 +28,7 @@ _AT_ONCE = 4_096
 
 def completed(log: "AuditLog", trigger: str) -> list[int]:
     """The numbers of a trigger's open documents whose keys the history has as completed."""
-    entries = log.list(trigger, OPEN)
+    entries = log._listed(trigger, OPEN)
     entries = entries.filter(pc.is_valid(entries["key"]))
     if not entries.num_rows:
         return []

@@ -13,6 +13,7 @@ from typing import Any
 
 import dochistory as dh
 from dochistory import _existing, objects
+from dochistory._damage import triggers_ever_used
 from dochistory.cli.failures import CommandError
 from dochistory.cli.names import known, near
 from dochistory.cli.times import duration, moment, positive, since
@@ -216,7 +217,13 @@ class Context:
         Raises:
             CommandError: the history has no trigger of that name.
         """
-        return self.chosen(history.triggers())
+        return self.chosen(self._there(history))
+
+    def _there(self, history: dh.History) -> list[str]:
+        """All triggers. Where one is named, a damaged one beside it is none of its business."""
+        if self.options.trigger is None:
+            return history.triggers()
+        return triggers_ever_used(history, None if isinstance(self.place, str) else self.place)
 
     def chosen(self, there: Iterable[str]) -> list[str]:
         """Of these triggers the one of the option, or all.
@@ -240,7 +247,7 @@ class Context:
         """
         name: str | None = self.options.trigger
         if name is not None:
-            self.chosen({*history.triggers(), *history.audit.list()["trigger"].unique().to_pylist()})
+            self.chosen({*self._there(history), *history.audit.list()["trigger"].unique().to_pylist()})
         return name
 
     def no_trigger(self, name: str, there: Iterable[str], where: str = "") -> CommandError:
