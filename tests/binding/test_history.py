@@ -143,7 +143,8 @@ def test_maintenance_runs_while_documents_begin(directory: Path) -> None:
         while history.stats(trigger())["filters"] == 0:
             history.begin(documents(fresh_ids(10)), trigger(), now=T0).complete()
             history.pin(trigger())
-        assert history.stats(trigger())["segments_uncovered"] < 20
+        figures = history.stats(trigger())
+        assert figures["segments_uncovered"] < figures["segments"]
         assert status_of(history, ids) == ["DUPLICATE"] * 200
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import dochistory as dh
 from dochistory._endings import Endings
+from dochistory._own_entries import release_own
 from dochistory.consumer import Consumer
 from dochistory.receiving import Message, Worker
 from tests.brokers.campaign import eventually
@@ -54,6 +55,25 @@ def test_what_passes_by_itself_is_waited_for(
         assert statuses(consumer.history.classify(batch, ORDERS)) == ["DUPLICATE", "NEW", "IN_DOUBT"]
         told = [record.getMessage() for record in caplog.records if "what has ended" in record.getMessage()]
         assert len(told) == 2
+
+
+def test_claim_is_released_where_another_closes_the_handle(tmp_path: Path) -> None:
+    with Consumer(tmp_path / "orders.history", ORDERS) as consumer:
+        claim = consumer.begin(documents(["a"]))
+        real = consumer.history.entries
+
+        class Closed:
+            """The history, closed by another thread once its entries are asked for."""
+
+            def entries(self, *given: Any, **named: Any) -> Any:
+                reader = real(*given, **named)
+                consumer.history.close()
+                return reader
+
+        with pytest.raises(dh.StateError, match=r"^\[DH-STATE\] .* is closed"):
+            release_own(cast("dh.History", Closed()), ORDERS, ["a"], claim.started_at)
+        release_own(consumer.history, ORDERS, ["a"], claim.started_at)
+        assert statuses(consumer.history.classify(documents(["a"]), ORDERS)) == ["NEW"]
 
 
 def test_what_ended_is_written_where_nobody_can_suspend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
