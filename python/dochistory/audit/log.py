@@ -32,9 +32,6 @@ Decision = Literal["process", "duplicate"]
 State = Literal["open", "process", "resubmitting", "cut_off", "resubmitted", "duplicate"]
 """What became of a document so far; the package's text tells how one follows the other."""
 
-_NAMED = 10
-"""The maximum number of triggers that an error names."""
-
 Numbers = list[int]
 """Numbers of documents. (Within the class, `list` is a method.)"""
 
@@ -172,7 +169,7 @@ class AuditLog:
                 f"[DH-CONFIG] state is {', '.join(map(repr, sorted(wrong)))}; allowed is {', '.join(states.STATES)}"
             )
         if isinstance(trigger, str):
-            self._check_known(trigger)
+            refusals.of_no_trigger(trigger, self._contents.entries(), self.history)
         entries = self._listed(trigger, wanted)
         if rule is not None:
             entries = entries.filter(pc.equal(entries["rule"], rule))
@@ -186,18 +183,6 @@ class AuditLog:
         if wanted is not None:
             entries = entries.filter(pc.is_in(entries["state"], value_set=pa.array([*wanted], pa.string())))
         return entries
-
-    def _check_known(self, name: str) -> None:
-        """Refuse the name of no trigger: a typing error must not pass for a trigger without documents."""
-        if pc.index(self._contents.entries()["trigger"], name).as_py() >= 0:
-            return
-        with suppress(dh.CorruptError, dh.StorageError):  # a damaged trigger hides the names of others
-            there = self.history.triggers()
-            if name not in there:
-                raise dh.ConfigError(
-                    f"[DH-CONFIG] neither the history nor its audit log has a trigger {name!r}; the history has "
-                    f"{', '.join(there[:_NAMED]) or 'none yet'}"
-                )
 
     def show(self, number: int) -> dict[str, Any]:
         """One complete document: its entry, as in `list`, and its columns under `document`.
@@ -435,7 +420,7 @@ class AuditLog:
         """
         name = _name(trigger)
         if numbers is None and isinstance(trigger, str):
-            self._check_known(trigger)
+            refusals.of_no_trigger(trigger, self._contents.entries(), self.history)
         wanted = None if numbers is None else _checks.numbers("numbers", numbers)
         turn = self._store.turn(name)
         turn.take()

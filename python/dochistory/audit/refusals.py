@@ -1,10 +1,14 @@
 """Errors for requests that the state of documents does not allow."""
 
+from contextlib import suppress
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
 
+_NAMED = 10
+"""The maximum number of triggers that an error names."""
 _WHY = {
     "resubmitting": "is being resubmitted at this moment",
     "cut_off": "was in a resubmission that was interrupted: resolve it first, as process or as duplicate",
@@ -44,3 +48,16 @@ def unknown(numbers: list[int]) -> dh.StateError:
 
 def _some(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers[:5]))
+
+
+def of_no_trigger(name: str, entries: pa.Table, history: dh.History) -> None:
+    """Refuse the name of no trigger: a typing error must not pass for a trigger without documents."""
+    if pc.index(entries["trigger"], name).as_py() >= 0:
+        return
+    with suppress(dh.CorruptError, dh.StorageError):  # a damaged trigger hides the names of others
+        there = history.triggers()
+        if name not in there:
+            raise dh.ConfigError(
+                f"[DH-CONFIG] neither the history nor its audit log has a trigger {name!r}; the history has "
+                f"{', '.join(there[:_NAMED]) or 'none yet'}"
+            )
