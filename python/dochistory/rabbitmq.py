@@ -139,11 +139,11 @@ class Receiver(Adapter):
             raise
 
     def _consume(self) -> None:
-        self.connections += 1
         self._channel = self._connection.channel()
         self._channel.basic_qos(prefetch_count=self._prefetch)
         self._channel.add_on_cancel_callback(self._cancelled)
         self._channel.basic_consume(self.queue, self._arrives)
+        self.connections += 1
 
     def _cancelled(self, _frame: Any) -> None:
         # The queue was deleted, or its node went: the next attempt to consume says which.
