@@ -21,7 +21,7 @@ const OVERDUE_WAIT: Duration = Duration::from_millis(2);
 const LONGEST_OVERDUE_WAIT: Duration = Duration::from_millis(150);
 /// Maximum time that closing waits for it.
 const CLOSING_WAIT: Duration = Duration::from_millis(150);
-const BETWEEN_LOOKS: Duration = Duration::from_micros(250);
+const BETWEEN_LOOKS: Duration = Duration::from_micros(150);
 /// Nobody writes if nothing came for this time, or up to twice as long.
 const IDLE: Duration = Duration::from_secs(10);
 

@@ -243,7 +243,8 @@ pub(crate) fn publish_private(system: &dyn FileSystem, path: &Path, bytes: &[u8]
     put_in_place(system, &temporary, path)
 }
 
-fn put_in_place(system: &dyn FileSystem, temporary: &Path, path: &Path) -> crate::Result<bool> {
+/// Give a temporary file its name, durably. Answers false when the name was taken.
+pub(crate) fn put_in_place(system: &dyn FileSystem, temporary: &Path, path: &Path) -> crate::Result<bool> {
     let directory = path.parent().unwrap_or(Path::new("."));
     if !rename_if_free(system, temporary, path)? {
         return Ok(false);

@@ -72,6 +72,8 @@ pub(crate) struct Memtable {
     /// Whether a claim or keys of one were ever released.
     has_released: bool,
     entries: Vec<MemtableEntry>,
+    /// How many entries will probably come in all.
+    expected: usize,
     /// The newest entry of each key among the first `indexed` entries.
     index: Index,
     indexed: usize,
@@ -110,6 +112,13 @@ impl Memtable {
             old.clear();
             (self.entries, self.index, self.texts) = (old.entries, old.index, old.texts);
         }
+    }
+
+    /// The log will probably get as many entries as the one before it. What they take is asked of
+    /// the system with the first of them.
+    pub(crate) fn expect(&mut self, entries: usize) {
+        self.expected = entries;
+        self.index.expect(entries);
     }
 
     /// Forget the entries, and keep their buffers.
@@ -243,7 +252,8 @@ impl Memtable {
     /// memory.
     fn reserve(&mut self, more: usize) {
         if self.entries.capacity() - self.entries.len() < more {
-            self.entries.reserve_exact(more.max(self.entries.len() / 4));
+            let expected = self.expected.saturating_sub(self.entries.len());
+            self.entries.reserve_exact(more.max(self.entries.len() / 4).max(expected));
         }
     }
 

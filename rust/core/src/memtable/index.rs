@@ -9,7 +9,8 @@ use super::slots::Slots;
 use crate::sys::prefetch;
 
 const FEWEST_SLOTS: usize = 1 << 8;
-const LARGE: usize = 1 << 18;
+/// What a log of ids takes that is full.
+const FULL: usize = 1 << 19;
 
 /// From keys to numbers of entries.
 #[derive(Debug, Default)]
@@ -18,6 +19,8 @@ pub(super) struct Index {
     /// of `lo`, and below one more than the entry's number.
     slots: Slots,
     used: usize,
+    /// How many keys will probably come in all.
+    expected: usize,
 }
 
 const FREE: u64 = 0;
@@ -38,6 +41,11 @@ impl Index {
             self.slots.fill(FREE.to_ne_bytes());
             self.used = 0;
         }
+    }
+
+    /// Make room for this many keys at once, as soon as any room is made.
+    pub(super) fn expect(&mut self, keys: usize) {
+        self.expected = keys;
     }
 
     /// Prefetch the line of a key.
@@ -99,9 +107,10 @@ impl Index {
         if needed <= self.slots.len() {
             return;
         }
-        // Grow by large steps while the table is small: each step costs a copy and fresh memory.
-        let step = if self.slots.len() < LARGE { 4 } else { 2 };
-        let size = needed.next_power_of_two().max(self.slots.len() * step).max(FEWEST_SLOTS);
+        // Grow by large steps up to the table of a full log: each step costs a copy and fresh memory.
+        let grown = if self.slots.len() < FULL { (self.slots.len() * 8).min(FULL) } else { self.slots.len() * 2 };
+        let expected = self.expected.div_ceil(4) * 5;
+        let size = needed.max(expected).next_power_of_two().max(grown).max(FEWEST_SLOTS);
         let old = std::mem::replace(&mut self.slots, Slots::zeroed(size));
         let mask = size - 1;
         for slot in old.iter().map(|slot| u64::from_ne_bytes(*slot)).filter(|slot| *slot != FREE) {
@@ -142,6 +151,24 @@ mod tests {
         assert!(index.used == newest.len() && index.slots.len() >= index.used * 5 / 4);
         index.clear();
         assert!(keys.iter().all(|key| found(&index, *key).is_none()));
+    }
+
+    #[test]
+    fn room_that_is_expected_is_made_with_the_first_key() {
+        let mut index = Index::default();
+        index.expect(300_000);
+        assert_eq!(index.slots.len(), 0);
+        index.reserve(1);
+        assert_eq!(index.slots.len(), FULL);
+        index.reserve(300_000);
+        assert_eq!(index.slots.len(), FULL);
+        // Without that it grows by large steps, and a full log takes one of them at last.
+        let (mut index, mut sizes) = (Index::default(), Vec::new());
+        for keys in [1, 300, 2_000, 20_000, 200_000, 262_144, 500_000] {
+            index.reserve(keys);
+            sizes.push(index.slots.len());
+        }
+        assert_eq!(sizes, [1 << 8, 1 << 11, 1 << 14, 1 << 17, FULL, FULL, 2 * FULL]);
     }
 
     #[test]

@@ -70,8 +70,10 @@ impl View {
     /// buffers are used again.
     pub(super) fn retire_memtable(&mut self, newer: &mut Self) -> Result<()> {
         let old = std::mem::take(&mut self.memtable);
+        let entries = old.len();
         if newer.manifest.frozen.is_some_and(|frozen| frozen.id == self.log.id) && newer.frozen_log.is_some() {
             newer.read_frozen(Some(old))?;
+            newer.memtable.expect(entries);
         } else {
             newer.spare = Some(old);
             newer.read_frozen(None)?;
@@ -221,7 +223,9 @@ impl Writer<'_> {
         manifest.next_file += 1;
         manifest.log = LogEntry { id: log.id, proven: START };
         manifest.forget_dropped();
-        self.publish(&manifest)
+        // What only older manifests name goes with the next one, which names this log's segments:
+        // to remove a file takes longer than all of this.
+        self.publish_in_place(&manifest)
     }
 }
 

@@ -8,7 +8,7 @@ use super::view::View;
 use super::{Beginning, KeySpace, SpaceSettings};
 use crate::format::manifest::{LogEntry, Manifest, SegmentEntry};
 use crate::format::names::FileKind;
-use crate::io::publish;
+use crate::io::{put_in_place, write_temporary};
 use crate::memtable::values::ValueMemtable;
 use crate::segment::format::{MOST_ENTRIES, Mark, SegmentHeader, Stamp};
 use crate::segment::run::EntryRun;
@@ -298,10 +298,14 @@ impl Writer<'_> {
     }
 
     pub(super) fn publish_in_place(&mut self, manifest: &Manifest) -> Result<()> {
-        self.space.env.system.sync_names(&self.space.directory)?;
+        let system = &*self.space.env.system;
         let path = FileKind::Manifest.path(&self.space.directory, manifest.number);
+        let temporary = write_temporary(system, &path, &manifest.encode())?;
+        // Names that the manifest names are durable before its own. A file system with a journal
+        // has just written them with the temporary file.
+        system.sync_names(&self.space.directory)?;
         self.check_alone()?;
-        if !self.name_own(publish(&*self.space.env.system, &path, &manifest.encode()))? {
+        if !self.name_own(put_in_place(system, &temporary, &path))? {
             self.held.lost();
             return Err(Error::not_alone(&path, "another writer published this while this one held the lock"));
         }

@@ -11,6 +11,13 @@ use super::{KeySpace, View};
 /// The whole of a log.
 const WHOLE: u64 = 1024;
 
+/// What of a log is filled before its writers wait for the one before it, of which nothing is in
+/// segments yet.
+const LEAD: u64 = WHOLE * 3 / 20;
+
+/// What a call waits at most as long as the log is not far beyond full.
+const SHORT_WAIT: Duration = Duration::from_micros(1_200);
+
 /// What a call waits at most whose successor would put the log into segments itself, with the one
 /// before it: that takes longer than the rest of the sealing, which it makes useless.
 const LAST_WAIT: Duration = Duration::from_millis(250);
@@ -56,11 +63,11 @@ fn wait(filled: u64, sealed: u64, batch: u64) -> Duration {
     if filled + batch > too_full {
         return LAST_WAIT;
     }
-    if filled <= WHOLE / 5 + sealed * 3 / 4 {
+    if filled <= LEAD + sealed * 3 / 4 {
         return Duration::ZERO;
     }
     match 8 * filled / WHOLE {
-        0..10 => Duration::from_micros(1_500),
+        0..10 => SHORT_WAIT,
         eighths => Duration::from_millis(3 + 4 * (eighths - 8).min(8)),
     }
 }
@@ -105,11 +112,11 @@ mod tests {
     #[test]
     fn writers_behind_the_sealing_do_not_wait() {
         for done in 0..=10 {
-            for filled in [0, WHOLE * done as u64 / 20, WHOLE / 5] {
+            for filled in [0, WHOLE * done as u64 / 20, LEAD] {
                 assert_eq!(wait(filled, sealed(done, 10), 0), Duration::ZERO, "{filled} of {WHOLE}, {done} of 10");
             }
         }
-        assert_eq!(wait(WHOLE * 19 / 20, sealed(10, 10), 0), Duration::ZERO);
+        assert_eq!(wait(WHOLE * 17 / 20, sealed(10, 10), 0), Duration::ZERO);
     }
 
     #[test]
@@ -123,7 +130,7 @@ mod tests {
 
     #[test]
     fn waits_are_short_until_the_log_is_far_beyond_full() {
-        let waits: Vec<_> = (WHOLE / 4..=2 * WHOLE).map(|filled| wait(filled, 0, 0)).collect();
+        let waits: Vec<_> = (LEAD + 1..=2 * WHOLE).map(|filled| wait(filled, 0, 0)).collect();
         assert!(waits.is_sorted() && waits[0] < Duration::from_millis(2));
         assert_eq!(waits.iter().max(), Some(&Duration::from_millis(35)));
         assert!(wait(WHOLE * 5 / 4 - 1, 0, WHOLE / 2) < Duration::from_millis(2));
