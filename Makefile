@@ -107,7 +107,7 @@ test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER ?= qemu-aarch
 test-aarch64: ## the engine's tests for the other processor, emulated (wants qemu-user and a cross gcc)
 	cargo test --locked --package dochistory-core --all-features --target aarch64-unknown-linux-gnu --lib --test lifecycle
 
-test-spark: $(STAMP)/native $(STAMP)/dev $(STAMP)/java ## the Spark side
+test-spark: $(STAMP)/native $(STAMP)/dev $(STAMP)/java $(STAMP)/spark-classes ## the Spark side
 	$(PYTEST) $(SIDE_BY_SIDE) 3 $(IN_ORDER) -m "spark and not slow and not crash and not benchmark"
 
 # Each Spark in an environment of its own, with the package as its users get it. They run on Java 17.
@@ -123,8 +123,8 @@ OLDEST := claim classify exactly_once delivery_shards
 test-oldest: $(STAMP)/matrix-3.5 $(STAMP)/java ## what there is for Spark, quickly, on the oldest Spark that must run
 	$(MATRIX)/3.5/bin/python -m pytest $(OLDEST:%=tests/spark/test_%.py) -m "matrix and not slow and not benchmark" -W ignore -p no:cacheprovider -o timeout=900
 
-test-crash: $(STAMP)/release $(STAMP)/dev $(STAMP)/java $(STAMP)/servers ## killed processes, the demo, anything long
-	$(PYTEST) $(SIDE_BY_SIDE) 3 $(IN_ORDER) -m "(slow or crash) and not benchmark"
+test-crash: $(STAMP)/release $(STAMP)/dev $(STAMP)/java $(STAMP)/spark-classes $(STAMP)/servers ## killed processes, the demo, anything long
+	$(PYTEST) $(SIDE_BY_SIDE) 4 $(IN_ORDER) -m "(slow or crash) and not benchmark"
 
 campaign: $(STAMP)/release $(STAMP)/dev ## try to break every promise, and print the report (campaign="--schedules 1000000 --load-seconds 600")
 	$(BIN)/python -m tests.campaign $(campaign)
@@ -244,6 +244,11 @@ $(STAMP)/matrix-%: $(STAMP)/wheel
 	$(MATRIX)/$*/bin/python -m pip install --force-reinstall --no-deps out/wheel/*.whl
 	$(MATRIX)/$*/bin/python -m pip install 'pyspark[sql]~=$*.0' 'pandas>=2.2,<3' \
 	  'pytest>=8.3' 'pytest-timeout>=2.3' 'moto[server]>=5.1' 'obstore>=0.12' $(if $(filter 3.5,$*),'numpy<2' 'pyarrow>=18$(,)<19' setuptools,'pyarrow>=18')
+	@touch $@
+
+# Tests of Spark start in half the time with it. It needs the package, of any build.
+$(STAMP)/spark-classes: tests/servers/spark_java.py $(STAMP)/dev $(STAMP)/java
+	$(BIN)/python -m tests.servers.spark_java
 	@touch $@
 
 # Object stores that run on loopback, for the slow tests: by go, npm and cargo, into .venv/servers.

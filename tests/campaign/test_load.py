@@ -1,4 +1,4 @@
-"""A minute of load: eight threads in each of four processes offer the same documents."""
+"""Load: eight threads in each of four processes offer the same documents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.campaign.load import run
 
-SECONDS = float(os.environ.get("DOCHISTORY_LOAD_SECONDS", "60"))
+SECONDS = float(os.environ.get("DOCHISTORY_LOAD_SECONDS", "20"))
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ def main(settings: dict[str, Any]) -> None:
         .option("subscribe", settings["topic"])
         .option("startingOffsets", "earliest")
         .option("includeHeaders", True)
-        .option("maxOffsetsPerTrigger", 150)
+        .option("maxOffsetsPerTrigger", settings["at_once"])
         .load()
     )
     effects = os.open(settings["effects"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)

@@ -40,7 +40,7 @@ print(begins)
 def test_every_claim_succeeds_beside_consumers_at_full_speed(
     spark: "SparkSession", history_path: Path, tmp_path: Path
 ) -> None:
-    claims = int(os.environ.get("DOCHISTORY_CLAIMS", "30"))
+    claims = int(os.environ.get("DOCHISTORY_CLAIMS", "12"))
     dh.open(history_path, create=True).close()
     recorder, progress = Recorder(tmp_path / "runs"), tmp_path / "claim"
     progress.write_text("0")

@@ -52,6 +52,7 @@ class Driver(Campaign):
             "checkpoint": "checkpoint",
             "takes": 0.001,
             "until_drained": False,
+            "at_once": 150,
         }
         self._environment = {**spark_kafka.environment(), "DOCHISTORY_STATE": str(directory / "state")}
         self._command = [sys.executable, "-m", "tests.spark.kafka_stream"]
@@ -74,8 +75,8 @@ class Driver(Campaign):
                 os.killpg(group, signal.SIGKILL)
 
     def drain(self, **settings: object) -> None:
-        """Handle all that is in the topic."""
-        one = self.start(until_drained=True, **settings)
+        """Handle all that is in the topic, in few batches."""
+        one = self.start(until_drained=True, at_once=1500, **settings)
         assert one.wait(STARTS) == 0, self.log()
 
 

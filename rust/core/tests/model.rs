@@ -167,7 +167,7 @@ fn history_matches_a_naive_model_after_any_events() {
     for seed in REGRESSIONS.lines().filter(|line| !line.starts_with('#')) {
         live(seed.parse().unwrap());
     }
-    let lives = setting("DOCHISTORY_LIVES", 1_000);
+    let lives = setting("DOCHISTORY_LIVES", 500);
     let failed: Vec<u64> =
         (0..lives).filter(|seed| std::panic::catch_unwind(|| live(*seed)).is_err()).take(5).collect();
     eprintln!("figure: random lives = {lives}");
