@@ -42,7 +42,7 @@ def use_spark() -> None:
     rows.write.json(str(place / "rows"))
     rows.repartition(2).mapInArrow(lambda batches: batches, "uuid string, kind int").groupBy("kind").count().collect()
     stream = spark.readStream.schema("uuid string, kind int").json(str(place / "rows"))
-    writer = stream.writeStream.foreachBatch(lambda batch, _number: batch.collect())
+    writer = stream.writeStream.foreachBatch(lambda batch, _number: print(batch.collect()))
     writer = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True)
     writer.start().awaitTermination()
     spark.stop()

@@ -107,7 +107,8 @@ impl Index {
         if needed <= self.slots.len() {
             return;
         }
-        // Grow by large steps up to the table of a full log: each step costs a copy and fresh memory.
+        // Grow by large steps up to the table of a full log: each step costs a copy and fresh
+        // memory.
         let grown = if self.slots.len() < FULL { (self.slots.len() * 8).min(FULL) } else { self.slots.len() * 2 };
         let expected = self.expected.div_ceil(4) * 5;
         let size = needed.max(expected).next_power_of_two().max(grown).max(FEWEST_SLOTS);
