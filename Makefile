@@ -246,7 +246,7 @@ $(STAMP)/matrix-%: $(STAMP)/wheel
 	  'pytest>=8.3' 'pytest-timeout>=2.3' 'moto[server]>=5.1' 'obstore>=0.12' $(if $(filter 3.5,$*),'numpy<2' 'pyarrow>=18$(,)<19' setuptools,'pyarrow>=18')
 	@touch $@
 
-# Tests of Spark start in half the time with it. It needs the package, of any build.
+# Spark starts in two thirds of the time with it. It needs the package, of any build.
 $(STAMP)/spark-classes: tests/servers/spark_java.py $(STAMP)/dev $(STAMP)/java
 	$(BIN)/python -m tests.servers.spark_java
 	@touch $@

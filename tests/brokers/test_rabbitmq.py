@@ -294,6 +294,26 @@ def test_receiver_stopped_without_a_connection_does_not_spin(tmp_path: Path) -> 
     assert time.monotonic() - start > 0.1
 
 
+def test_connection_counts_once_its_queue_is_consumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lost:
+        """A connection that is lost before its queue is consumed."""
+
+        def __init__(self, _parameters: Any) -> None:
+            pass
+
+        def channel(self) -> Any:
+            raise pika.exceptions.StreamLostError("cut")
+
+        def close(self) -> None:
+            raise pika.exceptions.ConnectionWrongStateError
+
+    monkeypatch.setattr(pika, "BlockingConnection", Lost)
+    one = rabbitmq.Receiver(tmp_path / "orders.history", trigger("orders"), "orders", print)
+    with pytest.raises(pika.exceptions.StreamLostError, match="cut"):
+        one.run()
+    assert one.connections == 0
+
+
 def test_message_whose_channel_is_closed_is_not_begun(tmp_path: Path) -> None:
     class Arrived:
         """A message as aio-pika has it once its connection is gone."""

@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(index.slots.len(), FULL);
         index.reserve(300_000);
         assert_eq!(index.slots.len(), FULL);
-        // Without that it grows by large steps, and a full log takes one of them at last.
+        // Without that it grows by large steps, of which the last is for a full log.
         let (mut index, mut sizes) = (Index::default(), Vec::new());
         for keys in [1, 300, 2_000, 20_000, 200_000, 262_144, 500_000] {
             index.reserve(keys);

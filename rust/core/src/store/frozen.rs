@@ -224,7 +224,7 @@ impl Writer<'_> {
         manifest.log = LogEntry { id: log.id, proven: START };
         manifest.forget_dropped();
         // What only older manifests name goes with the next one, which names this log's segments:
-        // to remove a file takes longer than all of this.
+        // to remove a file takes as long as a sync, and the writer would wait for it.
         self.publish_in_place(&manifest)
     }
 }
