@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ENGINE = {"crc32c", "getrandom", "hashbrown", "libc", "memmap2", "rustix", "thiserror", "xxhash-rust"}
+ENGINE = {"allocator-api2", "crc32c", "getrandom", "hashbrown", "libc", "memmap2", "rustix", "thiserror", "xxhash-rust"}
 EXTENSION = {
     "arrow-array",
     "arrow-buffer",

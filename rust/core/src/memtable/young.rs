@@ -52,7 +52,7 @@ impl filter::Pages for Verified {
 
 impl YoungFilter {
     /// Maximum number of keys. Segments beyond it are asked one by one.
-    pub(crate) const MOST: usize = 5 << 20;
+    pub(crate) const MOST: usize = 9 << 19;
 
     /// Whether it rules keys out. If not, it covers nothing.
     pub(crate) fn is_active(&self) -> bool {
@@ -77,6 +77,12 @@ impl YoungFilter {
         self.is_active() && self.keys + count <= self.capacity + self.capacity / 2
     }
 
+    /// Whether it takes `count` more keys from a writer, which would wait for another one: it may
+    /// be twice as full as it is to be.
+    pub(crate) fn takes(&self, count: usize) -> bool {
+        self.is_active() && self.keys + count <= 2 * self.capacity
+    }
+
     /// Whether it is as good as it is to be with `count` more keys.
     pub(crate) fn has_room(&self, count: usize) -> bool {
         self.keys + count <= self.capacity
@@ -88,14 +94,14 @@ impl YoungFilter {
     }
 
     /// An empty filter for `keys` keys and three times as many again; where they are many, twice as
-    /// many for look-ups of many rows, and else as many. An inactive one for few keys.
+    /// many for look-ups of many rows, and else as many up to a limit. An inactive one for few keys.
     pub(crate) fn for_keys(keys: usize, is_for_many_rows: bool) -> Self {
-        let times = match keys {
-            ..MANY => 4,
-            _ if is_for_many_rows => 3,
-            _ => 2,
+        let capacity = match keys {
+            ..MANY => 4 * keys,
+            _ if is_for_many_rows => 3 * keys,
+            _ => (2 * keys).min(Self::MOST.max(keys) + Self::MOST / 5),
         };
-        if keys < FEWEST { Self::default() } else { Self::with_capacity(times * keys) }
+        if keys < FEWEST { Self::default() } else { Self::with_capacity(capacity) }
     }
 
     /// An empty filter for `capacity` keys; an inactive one if there is no memory for it.
@@ -148,6 +154,8 @@ mod tests {
         let capacity = |keys: usize| [false, true].map(|is_many| YoungFilter::for_keys(keys, is_many).capacity());
         assert_eq!(capacity(MANY), [2 * MANY, 3 * MANY]);
         assert_eq!(capacity(MANY / 2), [2 * MANY, 2 * MANY]);
+        let most = YoungFilter::MOST;
+        assert!(capacity(most)[0] <= most + most / 4 && capacity(most)[1] == 3 * most);
         assert_eq!(capacity(FEWEST - 1), [0, 0]);
     }
 }

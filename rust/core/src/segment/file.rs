@@ -8,6 +8,7 @@ use crate::io::bytes::{Decoder, Encoder};
 use crate::io::pages::{PAGE, header_sum, open_header};
 use crate::io::{FileSystem, NamedFile};
 use crate::sys::background::make_way;
+use crate::sys::buffer::{Buffer, buffer};
 use crate::{Error, Result};
 
 /// A section's place in the file.
@@ -132,7 +133,7 @@ impl Sink {
 /// Buffers what is written to a file: whole pages go to it, the rest stays.
 pub(crate) struct Output {
     sink: Sink,
-    buffer: Vec<u8>,
+    buffer: Buffer<u8>,
 }
 
 impl Output {
@@ -140,7 +141,7 @@ impl Output {
     const MOST: usize = 1 << 18;
 
     pub(crate) fn create(system: &dyn FileSystem, path: &Path) -> Result<Self> {
-        Ok(Self { sink: Sink::create(system, path)?, buffer: Vec::new() })
+        Ok(Self { sink: Sink::create(system, path)?, buffer: buffer(0) })
     }
 
     /// Where the next byte will stand in the file.

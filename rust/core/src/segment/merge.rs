@@ -10,7 +10,7 @@ use crate::key::Key;
 use crate::sys::background::make_way;
 use crate::{Error, Result};
 
-/// Keys read at a time.
+/// Keys read at a time, about.
 const CHUNK: u64 = 2048;
 /// What part more of the keys than its share there is room for in a part of a merge.
 const SLACK: u64 = 64;
@@ -75,12 +75,14 @@ impl<'a> KeyCursor<'a> {
     fn read_on(&mut self) -> Result<()> {
         make_way();
         self.chunk.clear();
+        // Many segments are read side by side: no chunk is to take much more than it holds.
+        self.chunk.reserve_exact((CHUNK + CHUNK / 8).min(self.count - self.at) as usize);
         self.chunk_at = self.at;
         let width = key_bytes(self.bits);
         let all = 1usize << self.bits;
         // Buckets that hold about as many keys, read at once: each of them has only a few.
         let usual = ((CHUNK << self.bits) / self.count.max(1)).max(1) as usize;
-        while self.at < self.count && (self.chunk.len() as u64) < CHUNK && self.bucket < all {
+        while self.at < self.count && (self.chunk.len() as u64) < CHUNK / 2 && self.bucket < all {
             let buckets = self.bucket..all.min(self.bucket.saturating_add(usual));
             self.bucket = buckets.end;
             let starts = &mut self.starts;
@@ -304,11 +306,10 @@ impl<'a> Merge<'a> {
         // Part n takes the keys below n / slices of the whole range.
         let limit = (self.next < self.slices).then(|| ((u128::from(self.next) << 64) / u128::from(self.slices)) as u64);
         let within = |key: &Key| limit.is_none_or(|limit| key.hi < limit);
-        let mut run = EntryRun::default();
         let uuids: u64 = self.uuids.iter().map(|source| source.cursor.count).sum();
         // Of equal parts of the key range, some have a few keys more.
         let more = if self.slices > 1 { uuids / self.slices / SLACK } else { 0 };
-        run.uuids.reserve_exact((uuids / self.slices + more) as usize);
+        let mut run = EntryRun::with_room((uuids / self.slices + more) as usize);
         let mut scratch = Vec::new();
         for source in &mut self.uuids {
             source.forget();

@@ -4,6 +4,7 @@ use hashbrown::HashMap;
 
 use super::format::{Mark, Stamp};
 use crate::key::Key;
+use crate::sys::buffer::{Buffer, buffer};
 use crate::types::FrameKeys;
 
 /// An entry whose key is a packed UUID.
@@ -35,15 +36,26 @@ pub(crate) trait HeldTexts: std::fmt::Debug {
 }
 
 /// Entries of one time partition.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct EntryRun {
-    pub(crate) uuids: Vec<UuidEntry>,
-    pub(crate) texts: Vec<TextEntry>,
+    pub(crate) uuids: Buffer<UuidEntry>,
+    pub(crate) texts: Buffer<TextEntry>,
     pub(crate) heap: Vec<u8>,
     pub(crate) stamps: Stamps,
 }
 
+impl Default for EntryRun {
+    fn default() -> Self {
+        Self::with_room(0)
+    }
+}
+
 impl EntryRun {
+    /// An empty one with room for some UUIDs.
+    pub(crate) fn with_room(uuids: usize) -> Self {
+        Self { uuids: buffer(uuids), texts: buffer(0), heap: Vec::new(), stamps: Stamps::default() }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.uuids.len() + self.texts.len()
     }
@@ -56,7 +68,7 @@ impl EntryRun {
     pub(crate) fn of_keys(keys: &FrameKeys, stamp: Stamp) -> Self {
         let mut run = Self { heap: keys.heap.clone(), ..Self::default() };
         let stamp = run.stamps.index(stamp);
-        run.uuids = keys.uuids.iter().map(|key| UuidEntry { key: *key, stamp }).collect();
+        run.uuids.extend(keys.uuids.iter().map(|key| UuidEntry { key: *key, stamp }));
         let mut start = 0;
         for (key, length) in keys.texts.iter().zip(&keys.lengths) {
             run.texts.push(TextEntry { key: *key, stamp, length: u32::from(*length), start });
@@ -136,8 +148,7 @@ impl Runs {
         let partition = started_at.div_euclid(self.width);
         let place = *self.places.entry(partition).or_insert(self.list.len());
         if place == self.list.len() {
-            let uuids = Vec::with_capacity(self.room);
-            self.list.push((partition, EntryRun { uuids, ..EntryRun::default() }));
+            self.list.push((partition, EntryRun::with_room(self.room)));
         }
         let from = partition.saturating_mul(self.width);
         self.last = (from..from.saturating_add(self.width), place);

@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 use crate::Result;
 use crate::key::Key;
 use crate::sys::background::make_way;
+use crate::sys::buffer::copied;
 use crate::sys::threads::together;
 
 /// Bits of one pass: the lines of this number of buckets stay in the cache.
@@ -20,17 +21,15 @@ const AT_A_TIME: usize = 1 << 14;
 const CROWDED: usize = 8;
 
 /// Sort by key, and equal keys by `tie`.
-pub(crate) fn by_key<T: Copy + Default>(items: &mut Vec<T>, key: impl Fn(&T) -> Key, tie: impl Fn(&T, &T) -> Ordering) {
+pub(crate) fn by_key<T: Copy + Default>(items: &mut [T], key: impl Fn(&T) -> Key, tie: impl Fn(&T, &T) -> Ordering) {
     let order = |a: &T, b: &T| key(a).cmp(&key(b)).then_with(|| tie(a, b));
     if items.len() < FEW {
         items.sort_unstable_by(order);
         return;
     }
     let bits = bits_for(items.len());
-    let mut sorted = vec![T::default(); items.len()];
-    let starts = spread(items, &mut sorted, bits, 0, &|item| key(item).hi);
-    sort_buckets(&mut sorted, &starts, bits, &|item| key(item).hi, &order);
-    *items = sorted;
+    let starts = spread(&copied(items), items, bits, 0, &|item| key(item).hi);
+    sort_buckets(items, &starts, bits, &|item| key(item).hi, &order);
 }
 
 /// A sorted copy of keys, made by `threads` threads.

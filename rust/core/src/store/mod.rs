@@ -50,7 +50,7 @@ mod young_tests;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLockReadGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLockReadGuard};
 use std::time::Duration;
 
 pub(crate) use bulk_load::{Fingerprint, LoadedPart};
@@ -107,6 +107,8 @@ pub(crate) struct KeySpace {
     sealed: SealProgress,
     /// Whether maintenance of this handle is building a global filter.
     is_covering: AtomicBool,
+    /// Held while the young filter is built again.
+    renewing: Mutex<()>,
 }
 
 /// The counters of this handle since it was opened.
@@ -152,6 +154,7 @@ impl KeySpace {
             recycled: Recycled::default(),
             sealed: SealProgress::default(),
             is_covering: AtomicBool::new(false),
+            renewing: Mutex::default(),
         }
     }
 

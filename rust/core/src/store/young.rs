@@ -56,7 +56,7 @@ impl View {
     /// Whether the young filter takes `count` more keys. Where many rows are looked up at a time,
     /// what an overfull one lets pass costs them more than to build it again.
     fn young_takes(&self, count: usize) -> bool {
-        let takes = if self.is_lazy { YoungFilter::has_room } else { YoungFilter::fits };
+        let takes = if self.is_lazy { YoungFilter::has_room } else { YoungFilter::takes };
         self.young.is_active() && takes(&self.young, count)
     }
 
@@ -78,6 +78,8 @@ impl View {
             keys += if fits { entries_of(segment) } else { 0 };
             fits
         });
+        // Its memory is not kept while the next one is made.
+        self.young = YoungFilter::default();
         let mut young = YoungFilter::for_keys(keys, self.is_lazy);
         young.insert(self.memtable.keys_from(0));
         if let Some(frozen) = &self.frozen {

@@ -1,9 +1,11 @@
 //! Building the young filter again beside the calls that use it, as part of maintenance: what it
 //! holds of segments that are gone is forgotten, and it has room for the logs to come. Where it
 //! only lacks segments, a copy of it takes them in. To copy a few megabytes holds writers up.
+//!
+//! One filter is built at a time: maintenance and the thread that renews would have two.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use super::KeySpace;
 use super::frozen::Frozen;
@@ -147,6 +149,7 @@ impl KeySpace {
         if self.is_pinned {
             return Ok(());
         }
+        let _alone = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
         self.renewal().map_or(Ok(()), |renewal| self.take_renewal(renewal))
     }
 

@@ -206,6 +206,43 @@ fn look_up_of_many_rows_builds_an_overfull_filter_again() {
 }
 
 #[test]
+fn filter_of_a_writer_is_built_again_once_it_is_twice_as_full_as_it_is_to_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = open(directory.path());
+    begin(&writer, keys(0..BATCH));
+    let capacity = writer.present().as_ref().unwrap().young.capacity() as u64;
+    let gone = |view: &mut super::view::View| view.young.insert(keys(0..2 * capacity - 2 * BATCH).into_iter());
+    writer.change_present(gone);
+    let held_after = |first: u64| {
+        begin(&writer, keys(first..first + BATCH));
+        writer.present().as_ref().unwrap().young.len() as u64
+    };
+    assert_eq!((held_after(BATCH), held_after(2 * BATCH)), (2 * capacity, 3 * BATCH));
+}
+
+#[test]
+fn one_filter_is_built_again_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let (writer, reader) = (open(directory.path()), open(directory.path()));
+    let mut known = 0;
+    begin_until(&writer, &mut known, 4);
+    begin(&writer, keys(known..known + BATCH));
+    let apart = || {
+        assert_eq!(states(&reader, &keys(0..1)), [HistoryState::Processing]);
+        reader.present().as_ref().unwrap().apart.len()
+    };
+    assert_eq!(apart(), 4);
+    let other = reader.renewing.lock().unwrap();
+    std::thread::scope(|scope| {
+        let renewing = scope.spawn(|| reader.renew_young().unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(!renewing.is_finished() && apart() == 4);
+        drop(other);
+    });
+    assert_eq!(apart(), 0);
+}
+
+#[test]
 fn sealing_freezes_the_next_log_where_it_is_full_by_then() {
     let directory = tempfile::tempdir().unwrap();
     let writer = open(directory.path());

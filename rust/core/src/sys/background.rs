@@ -22,6 +22,11 @@ pub fn enter() {
     MADE_WAY.set(Some(Instant::now()));
 }
 
+/// Whether this thread has said so.
+pub(crate) fn is_entered() -> bool {
+    MADE_WAY.get().is_some()
+}
+
 struct Restored(Option<Arc<AtomicBool>>);
 
 impl Drop for Restored {

@@ -2,6 +2,7 @@
 //! thread keeps, prefetching, limits on open files, interrupts.
 
 pub mod background;
+pub(crate) mod buffer;
 pub(crate) mod descriptors;
 pub mod interrupt;
 pub(crate) mod memory;

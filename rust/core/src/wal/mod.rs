@@ -30,8 +30,9 @@ const WITHOUT_ROWS: u32 = 2;
 const WITHOUT_MARK: u32 = 1;
 /// Bytes before the first frame.
 pub(crate) const START: u64 = 64;
-/// Bytes read at a time.
+/// Bytes read at a time, at most and at first.
 const CHUNK: usize = 1 << 20;
+const FIRST_STEP: usize = 1 << 14;
 
 /// An open log file.
 #[derive(Clone, Debug)]
@@ -279,13 +280,15 @@ fn header(id: u64, owner: Owner, (version, mark): (u32, u64), has_remains: bool)
     out.finish()
 }
 
-/// Reads frames one after the other, a chunk at a time.
+/// Reads frames one after the other: a little at first, as there may be none, then more at a time.
 pub(crate) struct Frames<'a> {
     log: &'a Log,
     position: u64,
     length: u64,
     buffer: Vec<u8>,
     buffer_at: u64,
+    /// Bytes that are read next, at least.
+    step: usize,
     /// Whether a frame may be lost in front of others.
     may_be_torn: bool,
 }
@@ -293,14 +296,15 @@ pub(crate) struct Frames<'a> {
 impl<'a> Frames<'a> {
     /// From `position` up to the log's present `length`.
     pub(crate) fn new(log: &'a Log, position: u64, length: u64) -> Self {
-        Self { log, position, length, buffer: Vec::new(), buffer_at: position, may_be_torn: true }
+        Self { log, position, length, buffer: Vec::new(), buffer_at: position, step: FIRST_STEP, may_be_torn: true }
     }
 
     /// [`Frames::new`] with a used buffer. What was appended since the log was opened here cannot
     /// be torn by a crash.
     pub(crate) fn reusing(log: &'a Log, position: u64, length: u64, mut buffer: Vec<u8>) -> Self {
         buffer.clear();
-        Self { log, position, length, buffer, buffer_at: position, may_be_torn: log.inherited > position }
+        let may_be_torn = log.inherited > position;
+        Self { log, position, length, buffer, buffer_at: position, step: FIRST_STEP, may_be_torn }
     }
 
     /// The buffer, for the next use.
@@ -361,7 +365,8 @@ impl<'a> Frames<'a> {
     fn fill(&mut self, length: usize) -> Result<&[u8]> {
         let start = (self.position - self.buffer_at) as usize;
         if start + length > self.buffer.len() {
-            let take = ((self.length - self.position) as usize).min(length.max(CHUNK));
+            let take = ((self.length - self.position) as usize).min(length.max(self.step));
+            self.step = (2 * self.step).min(CHUNK);
             self.buffer.resize(take, 0);
             self.log.file.read(&mut self.buffer, self.position)?;
             self.buffer_at = self.position;

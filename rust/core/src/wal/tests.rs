@@ -244,6 +244,21 @@ fn bytes_behind_zeros_are_a_torn_frame() {
 }
 
 #[test]
+fn little_is_read_of_a_log_in_which_little_may_be() {
+    let (_, log, ends) = appended(3);
+    log.file.file.extend(ends[2] + 12 * CHUNK as u64).unwrap();
+    let mut frames = Frames::new(&log, START, log.len().unwrap());
+    assert!(matches!(frames.next().unwrap(), Next::Frame(..)));
+    assert_eq!(frames.buffer.len(), FIRST_STEP);
+    // What is read next grows up to a limit.
+    for step in 1..12 {
+        frames.position = frames.buffer_at + frames.buffer.len() as u64;
+        frames.fill(8).unwrap();
+        assert_eq!(frames.buffer.len(), CHUNK.min(FIRST_STEP << step).min((frames.length - frames.position) as usize));
+    }
+}
+
+#[test]
 fn a_gap_that_a_repair_reports_ends_where_the_room_begins() {
     let (_, log, ends) = appended(2);
     log.file.write(b"XX", ends[1]).unwrap();

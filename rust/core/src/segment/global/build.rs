@@ -14,6 +14,8 @@ use crate::segment::Segment;
 use crate::segment::buckets::{BUCKET, bucket_of};
 use crate::segment::file::Output;
 use crate::segment::merge::KeyCursor;
+use crate::sys::buffer::{Buffer, buffer};
+use crate::sys::memory::Zeroed;
 
 /// Blocks of the filter that are built at a time: whole pages, few enough to stay in a cache.
 const WINDOW_BLOCKS: u64 = (1 << 20) / filter::BLOCK_BYTES as u64;
@@ -121,22 +123,22 @@ fn write_filter(
     progress: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
     let mut cursors = cursors(segments);
-    let mut window = Vec::new();
+    let mut all = Zeroed::of(WINDOW_BLOCKS.min(header.blocks) as usize * filter::BLOCK_BYTES);
     let mut first = 0;
     while first < header.blocks {
         let last = (first + WINDOW_BLOCKS).min(header.blocks);
-        window.clear();
-        window.resize((last - first) as usize * filter::BLOCK_BYTES, 0);
+        let window = &mut all[..(last - first) as usize * filter::BLOCK_BYTES];
+        window.fill(0);
         let within = |key: &Key| filter::block_of(*key, header.blocks) < last;
         let mut done = 0;
         for (_, cursor) in &mut cursors {
             done += cursor.take_many(within, |keys| {
-                filter::insert_part(&mut window, first, header.blocks, keys.iter().copied());
+                filter::insert_part(window, first, header.blocks, keys.iter().copied());
                 ends.add(keys);
             })?;
         }
         ends.pass(first_of_block(last, header.blocks))?;
-        out.push(&window)?;
+        out.push(window)?;
         progress(done)?;
         first = last;
     }
@@ -148,7 +150,7 @@ struct Window {
     /// The first bucket, and where the next entry of each goes.
     first: usize,
     next: Vec<u32>,
-    entries: Vec<[u8; ENTRY_BYTES as usize]>,
+    entries: Buffer<[u8; ENTRY_BYTES as usize]>,
 }
 
 impl Window {
@@ -156,7 +158,9 @@ impl Window {
     fn new(first: usize, ends: impl Iterator<Item = u32>) -> Self {
         let mut next: Vec<u32> = std::iter::once(0).chain(ends).collect();
         let count = next.pop().unwrap_or(0);
-        Self { first, next, entries: vec![[0; ENTRY_BYTES as usize]; count as usize] }
+        let mut entries = buffer(count as usize);
+        entries.resize(count as usize, [0; ENTRY_BYTES as usize]);
+        Self { first, next, entries }
     }
 
     /// Answers false where there is no room: the keys come in another order than before.
