@@ -94,7 +94,8 @@ impl YoungFilter {
     }
 
     /// An empty filter for `keys` keys and three times as many again; where they are many, twice as
-    /// many for look-ups of many rows, and else as many up to a limit. An inactive one for few keys.
+    /// many for look-ups of many rows, and else as many up to a limit. An inactive one for few
+    /// keys.
     pub(crate) fn for_keys(keys: usize, is_for_many_rows: bool) -> Self {
         let capacity = match keys {
             ..MANY => 4 * keys,

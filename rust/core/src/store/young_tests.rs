@@ -206,7 +206,7 @@ fn look_up_of_many_rows_builds_an_overfull_filter_again() {
 }
 
 #[test]
-fn filter_of_a_writer_is_built_again_once_it_is_twice_as_full_as_it_is_to_be() {
+fn filter_of_a_writer_may_be_twice_as_full_as_it_is_to_be() {
     let directory = tempfile::tempdir().unwrap();
     let writer = open(directory.path());
     begin(&writer, keys(0..BATCH));
