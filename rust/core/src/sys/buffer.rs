@@ -132,8 +132,8 @@ mod own {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the system chooses where, and takes nothing that is in use.
         let start = unsafe { mmap_anonymous(null_mut(), size, protection, MapFlags::PRIVATE).ok()? };
-        // SAFETY: it fills with zeros what has been mapped just now. Before Linux 5.14 the first use
-        // of each page does.
+        // SAFETY: it fills with zeros what has been mapped just now. Before Linux 5.14 the first
+        // use of each page does.
         unsafe { madvise(start, size, Advice::LinuxPopulateWrite).unwrap_or_default() };
         Some(Kept { start: NonNull::new(start.cast())?, size })
     }
