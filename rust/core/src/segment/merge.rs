@@ -76,7 +76,7 @@ impl<'a> KeyCursor<'a> {
         make_way();
         self.chunk.clear();
         // Many segments are read side by side: no chunk is to take much more than it holds.
-        self.chunk.reserve_exact((CHUNK + CHUNK / 8).min(self.count - self.at) as usize);
+        self.chunk.reserve_exact((CHUNK + CHUNK / 8).min(self.count.saturating_sub(self.at)) as usize);
         self.chunk_at = self.at;
         let width = key_bytes(self.bits);
         let all = 1usize << self.bits;
