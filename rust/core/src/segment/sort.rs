@@ -11,11 +11,10 @@ use crate::sys::threads::together;
 
 /// Bits of one pass: the lines of this number of buckets stay in the cache.
 const MOST_BITS: u32 = 10;
-const MOST_BUCKETS: usize = 1 << MOST_BITS;
 /// Fewer items than this are sorted by comparison.
-const FEW: usize = 64;
-/// Items distributed at a time.
-const AT_A_TIME: usize = 1 << 14;
+const FEW: usize = 16;
+/// Items distributed, or sorted, at a time.
+const AT_A_TIME: usize = 1 << 13;
 /// A bucket with more than this multiple of its usual size shows that keys are not uniform; it is
 /// sorted by comparison.
 const CROWDED: usize = 8;
@@ -27,16 +26,18 @@ pub(crate) fn by_key<T: Copy + Default>(items: &mut [T], key: impl Fn(&T) -> Key
         items.sort_unstable_by(order);
         return;
     }
-    let bits = bits_for(items.len());
-    let starts = spread(&copied(items), items, bits, 0, &|item| key(item).hi);
+    let (bits, mut starts) = (bits_for(items.len()), Vec::new());
+    spread(&copied(items), items, (bits, 0), &|item| key(item).hi, &mut starts);
+    // What is left there is where each bucket ends.
+    starts.insert(0, 0);
     sort_buckets(items, &starts, bits, &|item| key(item).hi, &order);
 }
 
 /// A sorted copy of keys, made by `threads` threads.
 pub(crate) fn sorted_keys(keys: &[Key], threads: usize) -> Result<Vec<Key>> {
     let bits = bits_for(keys.len());
-    let mut sorted = vec![Key::default(); keys.len()];
-    let starts = starts_of(keys, bits, 0, &|key| key.hi);
+    let (mut sorted, mut starts) = (vec![Key::default(); keys.len()], Vec::new());
+    find_starts(keys, (bits, 0), &|key| key.hi, &mut starts);
     let mut left = &mut sorted[..];
     let buckets = starts.len() - 1;
     let shares = threads.clamp(1, buckets);
@@ -71,7 +72,7 @@ pub(crate) fn roughly_by_key<T: Copy + Default>(items: &mut Vec<T>, key: impl Fn
         return;
     }
     let mut sorted = vec![T::default(); items.len()];
-    spread(items, &mut sorted, bits_for(items.len() / 4), 0, &|item| key(item).hi);
+    spread(items, &mut sorted, (bits_for(items.len() / 4), 0), &|item| key(item).hi, &mut Vec::new());
     *items = sorted;
 }
 
@@ -85,9 +86,12 @@ fn sort_buckets<T: Copy + Default>(
     order: &impl Fn(&T, &T) -> Ordering,
 ) {
     let usual = items.len() / (starts.len() - 1).max(1) + 1;
-    let mut room = Vec::new();
+    let (mut room, mut places, mut turn) = (Vec::new(), Vec::new(), 0);
     for pair in starts.windows(2) {
-        make_way();
+        if pair[1] as usize > turn + AT_A_TIME {
+            turn = pair[1] as usize;
+            make_way();
+        }
         let bucket = &mut items[pair[0] as usize..pair[1] as usize];
         if bucket.len() < FEW || bucket.len() > CROWDED * usual {
             bucket.sort_unstable_by(order);
@@ -95,7 +99,7 @@ fn sort_buckets<T: Copy + Default>(
         }
         room.clear();
         room.extend_from_slice(bucket);
-        spread(&room, bucket, bits_for(bucket.len()), bits, upper);
+        spread(&room, bucket, (bits_for(bucket.len()), bits), upper, &mut places);
         insertion_sort(bucket, order);
     }
 }
@@ -130,33 +134,40 @@ fn bucket(upper: u64, bits: u32, skipped: u32) -> usize {
     ((upper << skipped) >> (64 - bits)) as usize
 }
 
-/// Where each bucket starts.
-fn starts_of<T>(from: &[T], bits: u32, skipped: u32, upper: &impl Fn(&T) -> u64) -> Vec<u32> {
-    let mut starts = vec![0u32; (1 << bits) + 1];
+/// Where each bucket starts, and the last one ends: by `bits` bits, after the first `skipped`.
+fn find_starts<T>(from: &[T], (bits, skipped): (u32, u32), upper: &impl Fn(&T) -> u64, starts: &mut Vec<u32>) {
+    starts.clear();
+    starts.resize((1 << bits) + 1, 0);
     for item in from {
         starts[bucket(upper(item), bits, skipped) + 1] += 1;
     }
     for index in 1..starts.len() {
         starts[index] += starts[index - 1];
     }
-    starts
 }
 
-/// Distribute items into buckets by `bits` bits of their keys, after the first `skipped`; answers
-/// where each bucket starts.
-fn spread<T: Copy>(from: &[T], to: &mut [T], bits: u32, skipped: u32, upper: &impl Fn(&T) -> u64) -> Vec<u32> {
-    let starts = starts_of(from, bits, skipped, upper);
-    let mut next = [0u32; MOST_BUCKETS + 1];
-    next[..starts.len()].copy_from_slice(&starts);
+/// Distribute items into buckets by `bits` bits of their keys, after the first `skipped`. `places`
+/// is room for this; what is left there is where each bucket ends.
+fn spread<T: Copy>(
+    from: &[T],
+    to: &mut [T],
+    (bits, skipped): (u32, u32),
+    upper: &impl Fn(&T) -> u64,
+    places: &mut Vec<u32>,
+) {
+    find_starts(from, (bits, skipped), upper, places);
     for some in from.chunks(AT_A_TIME) {
-        make_way();
+        // To ask for the time takes as long as a few items.
+        if some.len() == AT_A_TIME {
+            make_way();
+        }
         for item in some {
-            let slot = &mut next[bucket(upper(item), bits, skipped)];
+            let slot = &mut places[bucket(upper(item), bits, skipped)];
             to[*slot as usize] = *item;
             *slot += 1;
         }
     }
-    starts
+    places.pop();
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub(crate) struct OwnMemory;
 unsafe impl Allocator for OwnMemory {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         match own::size(layout) {
-            Some(size) => own::take(size).ok_or(AllocError),
+            Some(size) => own::take(size, layout.size()).ok_or(AllocError),
             None => Global.allocate(layout),
         }
     }
@@ -58,13 +58,12 @@ mod own {
 
     use crate::sys::background;
 
-    /// Size from which memory is the system's; its sizes are multiples of this, so that one vector
-    /// can have what another one had.
-    const STEP: usize = 1 << 18;
+    /// Size from which memory is the system's.
+    const LEAST: usize = 1 << 18;
     /// Addresses are multiples of this at least.
     const PAGE: usize = 1 << 12;
     /// How much a thread keeps at a time.
-    const MOST_KEPT: usize = 3;
+    const MOST_KEPT: usize = 6;
 
     thread_local! {
         static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
@@ -83,25 +82,26 @@ mod own {
         }
     }
 
-    /// How much is mapped for this; none where it is the usual allocator's.
+    /// How much is mapped for this; none where it is the usual allocator's. There are few sizes, so
+    /// that one vector can have what another one had: what it does not use takes no memory.
     pub(super) fn size(layout: Layout) -> Option<usize> {
-        let is_own = layout.size() >= STEP && layout.align() <= PAGE;
-        is_own.then(|| layout.size().next_multiple_of(STEP))
+        let is_own = layout.size() >= LEAST && layout.align() <= PAGE;
+        is_own.then(|| layout.size().next_power_of_two())
     }
 
-    /// Memory that nobody uses, from now on the caller's.
-    pub(super) fn take(size: usize) -> Option<NonNull<[u8]>> {
+    /// Memory that nobody uses, from now on the caller's, who wants the first `used` bytes of it.
+    pub(super) fn take(size: usize, used: usize) -> Option<NonNull<[u8]>> {
         let kept = KEPT.try_with(|all| {
             let mut all = all.borrow_mut();
             all.iter().position(|kept| kept.size == size).map(|at| all.swap_remove(at))
         });
         let memory = match kept.ok().flatten() {
             Some(kept) => kept,
-            None => map(size)?,
+            None => map(size, used)?,
         };
         let start = memory.start;
         std::mem::forget(memory);
-        NonNull::new(slice_from_raw_parts_mut(start.as_ptr(), size))
+        NonNull::new(slice_from_raw_parts_mut(start.as_ptr(), used))
     }
 
     /// Keep it for the next vector, or give it back to the system.
@@ -128,13 +128,13 @@ mod own {
         KEPT.with_borrow(Vec::len)
     }
 
-    fn map(size: usize) -> Option<Kept> {
+    fn map(size: usize, used: usize) -> Option<Kept> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the system chooses where, and takes nothing that is in use.
         let start = unsafe { mmap_anonymous(null_mut(), size, protection, MapFlags::PRIVATE).ok()? };
         // SAFETY: it fills with zeros what has been mapped just now. Before Linux 5.14 the first
         // use of each page does.
-        unsafe { madvise(start, size, Advice::LinuxPopulateWrite).unwrap_or_default() };
+        unsafe { madvise(start, used, Advice::LinuxPopulateWrite).unwrap_or_default() };
         Some(Kept { start: NonNull::new(start.cast())?, size })
     }
 }
@@ -184,7 +184,7 @@ mod tests {
                 first.push(7);
                 let start = first.as_ptr() as usize;
                 drop(first);
-                let other_size = buffer::<u64>(LARGE);
+                let other_size = buffer::<u64>(2 * LARGE / 8 + 1);
                 let second = buffer::<u64>(LARGE / 8 + 2);
                 // A thread may get what it has given back to the system.
                 let is_other = other_size.as_ptr() as usize != start;
@@ -206,6 +206,6 @@ mod tests {
             background::enter();
             kept()
         };
-        assert_eq!((kept(), std::thread::spawn(in_background).join().unwrap()), (0, 3));
+        assert_eq!((kept(), std::thread::spawn(in_background).join().unwrap()), (0, 6));
     }
 }

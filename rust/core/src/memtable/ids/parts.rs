@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 
 use super::kept::AT_A_TIME;
-use super::{Memtable, NONE};
+use super::{Memtable, MemtableEntry, NONE};
 use crate::key::Key;
 use crate::segment::format::{Mark, Stamp};
 use crate::segment::run::{EntryRun, Runs, Stamps, TextEntry, UuidEntry};
 use crate::sys::background::make_way;
 
+/// Entries that are chosen at a time.
+const CHOSEN_AT_A_TIME: usize = 1 << 10;
 /// The number of marks.
 const MARKS: usize = 3;
 
@@ -92,13 +94,12 @@ impl Memtable {
     ) -> Vec<Vec<(i64, EntryRun)>> {
         let room = self.entries.len() / (parts * count.max(1));
         let mut taken: Vec<PartRuns> = some.clone().map(|_| PartRuns::with_room(width, room + room / 16)).collect();
-        for (entries, first) in self.entries.chunks(AT_A_TIME).zip((0..).step_by(AT_A_TIME)) {
+        let mut chosen = [0_u16; CHOSEN_AT_A_TIME];
+        for (entries, first) in self.entries.chunks(CHOSEN_AT_A_TIME).zip((0..).step_by(CHOSEN_AT_A_TIME)) {
             make_way();
-            for (number, entry) in (first..).zip(entries) {
-                let Some(PartRuns { runs, last }) = taken.get_mut(part_of(entry.key, parts).wrapping_sub(some.start))
-                else {
-                    continue;
-                };
+            for at in in_parts(entries, parts, &some, &mut chosen) {
+                let (number, entry) = (first + u32::from(*at), &entries[usize::from(*at)]);
+                let PartRuns { runs, last } = &mut taken[part_of(entry.key, parts) - some.start];
                 let last = &mut last[entry.mark() as usize];
                 if last.0 != entry.claim() {
                     let stamp = self.settled_stamp(number, entry);
@@ -115,6 +116,17 @@ impl Memtable {
         }
         taken.into_iter().map(|part| part.runs.into_parts()).collect()
     }
+}
+
+/// Choose the entries that are in `some` of the parts.
+fn in_parts<'c>(entries: &[MemtableEntry], parts: usize, some: &Range<usize>, chosen: &'c mut [u16]) -> &'c [u16] {
+    let mut count = 0;
+    // No branch: which parts come next cannot be predicted.
+    for (at, entry) in (0..).zip(entries) {
+        chosen[count] = at;
+        count += usize::from(some.contains(&part_of(entry.key, parts)));
+    }
+    &chosen[..count]
 }
 
 /// Which of this number of equal parts of the key range a key is in.
