@@ -26,11 +26,18 @@ pub(crate) fn by_key<T: Copy + Default>(items: &mut [T], key: impl Fn(&T) -> Key
         items.sort_unstable_by(order);
         return;
     }
+    // A part of the key range is spread over all buckets, too.
+    let (least, most) = items.iter().fold((u64::MAX, 0), |(least, most), item| {
+        let upper = key(item).hi;
+        (upper.min(least), upper.max(most))
+    });
+    let shared = (most - least).leading_zeros();
+    let upper = |item: &T| (key(item).hi - least).checked_shl(shared).unwrap_or(0);
     let (bits, mut starts) = (bits_for(items.len()), Vec::new());
-    spread(&copied(items), items, (bits, 0), &|item| key(item).hi, &mut starts);
+    spread(&copied(items), items, (bits, 0), &upper, &mut starts);
     // What is left there is where each bucket ends.
     starts.insert(0, 0);
-    sort_buckets(items, &starts, bits, &|item| key(item).hi, &order);
+    sort_buckets(items, &starts, bits, &upper, &order);
 }
 
 /// A sorted copy of keys, made by `threads` threads.
@@ -206,6 +213,18 @@ mod tests {
             for threads in [1, 2, 3, 64] {
                 assert_eq!(sorted_keys(&keys, threads).unwrap(), expected);
             }
+        }
+    }
+
+    #[test]
+    fn keys_of_a_part_of_the_range_are_sorted_as_others_are() {
+        for (start, width) in [(0, 1), (7, 2), (u64::MAX - 900, 900), (1 << 63, 1 << 40), (3 << 60, 1 << 61)] {
+            let of_part = |item: u64| Key { hi: start + key_of(item).hi % width, ..key_of(item) };
+            let mut items: Vec<u64> = (0..5000).collect();
+            by_key(&mut items, |item| of_part(*item), u64::cmp);
+            let mut expected: Vec<u64> = (0..5000).collect();
+            expected.sort_by_key(|item| (of_part(*item), *item));
+            assert_eq!(items, expected, "{width} from {start}");
         }
     }
 
