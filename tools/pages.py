@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from unittest.mock import patch
 
 import dochistory as dh
 from dochistory.cli.arguments import parser
@@ -58,9 +59,9 @@ def as_page(text: str, file: Path) -> str:
     return re.sub(r"^```python \w+$", "```python", LINK.sub(made, text), flags=re.MULTILINE)
 
 
+@patch.dict(os.environ, {"COLUMNS": "90"})
 def command_line() -> str:
     """Every command and option, from the parser."""
-    os.environ["COLUMNS"] = "90"
     whole = parser()
     known = commands_of(whole).choices
     parts = [

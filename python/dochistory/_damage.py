@@ -1,10 +1,15 @@
 """What goes on although a trigger, or a mapper, is damaged."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import dochistory as dh
 from dochistory import _files
+
+T = TypeVar("T")
+Damaged = dict[str, dh.DocHistoryError]
+"""What is damaged, and the error of reading it."""
 
 
 def is_damage(error: dh.DocHistoryError) -> bool:
@@ -30,6 +35,53 @@ def mappers_ever_used(history: dh.History, path: Path | None) -> list[str]:
     """The channels of a history that have mappings, as `triggers_ever_used`."""
     names = _ever_used(history.mappers, path, "mappers")
     return [name.removeprefix("mapper:") for name in names]
+
+
+def figures_beside_damage(history: dh.History, path: Path | None) -> tuple[dict[str, Any], Damaged]:
+    """`History.stats` without the triggers and mappers that are damaged, and what is wrong with each of those.
+
+    Beside damage, only the figures of triggers and mappers are known: the others are None.
+
+    Args:
+        history: the open history.
+        path: its directory; None for one in a bucket.
+
+    Raises:
+        CorruptError: [DH-CORRUPT] a trigger is damaged, and nothing else knows their names.
+        StorageError: [DH-IO] the system refuses its files, and nothing else knows their names.
+    """
+    try:
+        return dict(history.stats()), {}
+    except dh.DocHistoryError as error:
+        if not is_damage(error):
+            raise
+    triggers, damaged = split(triggers_ever_used(history, path), history.stats)
+    mappers, more = split(mappers_ever_used(history, path), lambda name: history.mapper(name).stats())
+    damaged |= {f"mapper {name}": error for name, error in more.items()}
+    unknown = dict.fromkeys(("id", "created_at", "shards", "delivery"))
+    return {"path": history.url or history.path, "triggers": triggers, "mappers": mappers, **unknown}, damaged
+
+
+def split(names: Iterable[str], of: Callable[[str], T]) -> tuple[dict[str, T], Damaged]:
+    """What `of` tells of each name, in their order; and of those that are damaged, what is wrong.
+
+    Args:
+        names: triggers, or mappers.
+        of: reads one of them.
+
+    Raises:
+        DocHistoryError: as `of`, where it is no damage.
+    """
+    found: dict[str, T] = {}
+    damaged: Damaged = {}
+    for name in sorted(names):
+        try:
+            found[name] = of(name)
+        except dh.DocHistoryError as error:
+            if not is_damage(error):
+                raise
+            damaged[name] = error
+    return found, damaged
 
 
 def _ever_used(listed: Callable[[], list[str]], path: Path | None, room: str) -> list[str]:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 import dochistory as dh
 from dochistory import suspension, sweeper
-from dochistory._damage import is_damage, triggers_ever_used
+from dochistory._damage import Damaged, split, triggers_ever_used
 
 __all__ = ["CONTENT_TYPE", "VerdictCounts", "history_metrics", "prometheus_text"]
 
@@ -257,7 +257,7 @@ def prometheus_text(
         read, it has `dochistory_damaged` alone.
     """
     lines: list[str] = []
-    figures, damaged = ({}, []) if history is None else _readable(history, in_progress, now, triggers)
+    figures, damaged = ({}, {}) if history is None else readable(history, in_progress, now, triggers)
     lines += _samples(_DAMAGED, (({"trigger": trigger}, 1) for trigger in damaged))
     for name, metric in _OF_HISTORY.items():
         lines += _samples(metric, (({"trigger": trigger}, one[name]) for trigger, one in figures.items()))
@@ -277,22 +277,24 @@ def prometheus_text(
     return "".join(f"{line}\n" for line in lines)
 
 
-def _readable(
+def readable(
     history: dh.History, in_progress: bool, now: dt.datetime | None, triggers: Collection[str] | None
-) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """`history_metrics` of each trigger that can be read, and the names of those that cannot."""
+) -> tuple[dict[str, dict[str, Any]], Damaged]:
+    """`history_metrics` of each trigger that can be read, and what is wrong with those that cannot.
+
+    Args:
+        history: as in `history_metrics`.
+        in_progress: as in `history_metrics`.
+        now: as in `history_metrics`.
+        triggers: these triggers alone; None for all.
+
+    Raises:
+        CorruptError: [DH-CORRUPT] a trigger is damaged, and nothing knows their names.
+    """
     moment = now or dt.datetime.now(dt.UTC)
-    path = None if history.url else Path(history.path)
-    found, damaged = {}, []
-    for name in sorted(triggers_ever_used(history, path)):
-        if _is_wanted(name, triggers):
-            try:
-                found[name] = _of(history, name, in_progress, moment)
-            except dh.DocHistoryError as error:
-                if not is_damage(error):
-                    raise
-                damaged.append(name)
-    return found, damaged
+    there = triggers_ever_used(history, None if history.url else Path(history.path))
+    wanted = (name for name in there if _is_wanted(name, triggers))
+    return split(wanted, lambda name: _of(history, name, in_progress, moment))
 
 
 def _is_wanted(name: str, triggers: Collection[str] | None) -> bool:

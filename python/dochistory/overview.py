@@ -13,11 +13,13 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from shlex import quote
 from typing import Any
 
 import dochistory as dh
 from dochistory import metrics, suspension, sweeper
+from dochistory._damage import mappers_ever_used, split
 from dochistory.display import span
 from dochistory.statistics import Statistics
 
@@ -67,6 +69,9 @@ class Overview:
     """Ids of each message id mapper whose sending began and has not ended."""
     streams: Mapping[str, str]
     """Streams of guaranteed delivery that are in doubt: the range of offsets."""
+    damaged: Mapping[str, str]
+    """What cannot be read, and so has no figures: triggers, `mapper NAME`, `guaranteed delivery`;
+    and what is wrong with it."""
 
     @property
     def unfinished(self) -> list[str]:
@@ -92,25 +97,35 @@ def look(
         now: the time that counts as now; the clock's, if absent.
 
     Returns:
-        Overview: what there is to know.
+        Overview: what there is to know. What is damaged is named, and hides nothing else.
+
+    Raises:
+        StorageError: [DH-IO] the operating system refused a file operation.
+        CorruptError: [DH-CORRUPT] the audit log is damaged, or nothing knows a damaged trigger's
+            name.
+        StateError: [DH-STATE] the history is closed.
     """
     at = now or dt.datetime.now(dt.UTC)
-    figures = metrics.history_metrics(history, in_progress=in_progress, now=at)
+    figures, damaged = metrics.readable(history, in_progress, at, None if trigger is None else [trigger])
     kept = _audit(history)
     counted = Statistics(history).summary()
     suspended = {one.trigger: one.reason for one in suspension.suspended(history)}
-    mappers = sorted(history.mappers())
+    pending, of_mappers = split(
+        mappers_ever_used(history, None if history.url else Path(history.path)), lambda name: _pending(history, name)
+    )
+    streams, of_streams = split(["guaranteed delivery"], lambda _: _streams(history))
+    damaged |= {f"mapper {name}": error for name, error in of_mappers.items()} | of_streams
     return Overview(
         path=history.url or str(history.path),
         at=at,
         triggers=[
             _of(name, one, kept.get(name, Counter()), suspended.get(name), counted.get(name, {}))
             for name, one in figures.items()
-            if trigger in (None, name)
         ],
         next_purge=sweeper.next_purge(history),
-        pending={name: count for name in mappers if (count := _pending(history, name))},
-        streams=_streams(history),
+        pending={name: count for name, count in pending.items() if count},
+        streams=streams.get("guaranteed delivery", {}),
+        damaged={name: str(error) for name, error in damaged.items()},
     )
 
 
@@ -159,6 +174,8 @@ def _streams(history: dh.History) -> dict[str, str]:
 
 
 def _sentences(seen: Overview) -> Iterator[str]:
+    for name, error in seen.damaged.items():
+        yield f"{name}: has no figures, as it cannot be read ({error}): dochistory verify"
     for one in seen.triggers:
         if one.processing:
             age = f", the oldest for {span(one.oldest_processing)}" if one.oldest_processing else ""

@@ -184,6 +184,31 @@ def test_a_damaged_trigger_keeps_no_other_from_being_purged(run: Run, orders: Pa
     assert (ran.status, "aged: not purged: [DH-CORRUPT]" in ran.err) == (1, True)
 
 
+@pytest.mark.parametrize("file", ["manifest", "log"])
+def test_figures_are_shown_beside_what_is_damaged(run: Run, orders: Path, file: str) -> None:
+    with dh.open(orders) as history:
+        history.begin(documents(["a"]), trigger("aged")).complete()
+        for channel in ("ids", "other"):
+            history.mapper(channel).create(["theirs"], ["ours"])
+    for room in ("triggers/aged-*", "mappers/other-*"):
+        for damaged in orders.glob(f"{room}/{file}-*"):
+            damaged.write_bytes(b"rubbish" + damaged.read_bytes()[7:])
+    ran = run("stats", "--history", orders, "--json")
+    assert ([*ran.json["triggers"]], [*ran.json["mappers"]]) == (["orders"], ["ids"])
+    assert [*ran.json["damaged"]] == ["aged", "mapper other"]
+    assert (ran.status, json.loads(ran.err)["error"]["code"]) == (1, "DH-CORRUPT")
+    ran = run("stats", "--history", orders)
+    assert (ran.status, "aged: no figures: [DH-CORRUPT]" in ran.err, "orders" in ran.out) == (1, True, True)
+    assert run("stats", "--history", orders, "--trigger", "orders").status == 0
+    ran = run("stats", "--history", orders, "--trigger", "aged")
+    assert (ran.status, ran.out) == (1, "")
+    ran = run("mapper", "purge", "--history", orders, "--json")
+    assert (ran.status, [*ran.json["channels"]]) == (1, ["ids"])
+    assert ran.json["not_purged"]["other"].startswith("[DH-CORRUPT]")
+    assert "other: not purged: [DH-CORRUPT]" in run("mapper", "purge", "--history", orders).err
+    assert run("mapper", "pending", "--history", orders, "--channel", "ids").status == 0
+
+
 def test_a_damaged_history_has_no_backup(run: Run, orders: Path, tmp_path: Path) -> None:
     log = next(orders.glob("triggers/*/log-*"))
     content = bytearray(log.read_bytes())

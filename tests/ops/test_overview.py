@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 import dochistory as dh
-from dochistory import metrics, overview
+from dochistory import metrics, overview, report
 from tests.cli.conftest import Run, run  # noqa: F401 - a fixture
 from tests.mapper.support import messages
 from tests.servers import program
@@ -59,6 +59,35 @@ def test_everything_that_waits_is_seen(busy: Path) -> None:
     ):
         assert part in said
     assert all("dochistory " in sentence for sentence in seen.unfinished)
+
+
+@pytest.mark.parametrize("file", ["log", "manifest"])
+def test_what_is_damaged_is_named_and_hides_nothing_else(
+    run: Run,  # noqa: F811 - the fixture
+    busy: Path,
+    tmp_path: Path,
+    file: str,
+) -> None:
+    with dh.open(busy) as history:
+        history.begin(documents(["a"]), trigger("aged"), now=T0).complete()
+        history.mapper("other").begin_send(messages(["m"]), persist_until="1 day")
+    for room in ("triggers/aged-*", "mappers/other-*"):
+        for one in busy.glob(f"{room}/{file}-*"):
+            one.write_bytes(b"rubbish" + one.read_bytes()[7:])
+    with dh.open(busy, read_only=True) as history:
+        seen = overview.look(history, now=T0 + timedelta(days=3))
+        page = history._repr_html_()
+        with pytest.raises(dh.CorruptError, match="aged-"):
+            report.gather(history, trigger="aged")
+    assert [of.name for of in seen.triggers] == ["orders"]
+    assert seen.pending == {"jms": 1}
+    damaged = ["aged", "mapper other"]
+    assert {name: why[:12] for name, why in seen.damaged.items()} == dict.fromkeys(damaged, "[DH-CORRUPT]")
+    assert "aged: has no figures" in page
+    assert "aged: has no figures" in run("top", "--history", busy).out
+    made = run("report", "--history", busy, "--output", tmp_path / "page.html", "--json")
+    assert (made.status, made.json["triggers"], [*made.json["damaged"]]) == (0, 1, damaged)
+    assert "aged: has no figures" in (tmp_path / "page.html").read_text()
 
 
 def test_counts_do_not_shrink_with_a_purge(busy: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_browser_shows_every_part_of_the_page(run: Run, tmp_path: Path) -> Non
 def test_the_command_prints_or_writes_and_explains_itself(run: Run, tmp_path: Path) -> None:  # noqa: F811 - the fixture
     assert run("report", "--history", "test.history", "--output", "-").out.startswith("<!doctype html>")
     ran = run("report", "--history", "test.history", "--json")
-    assert ran.json == {"file": "report.html", "triggers": 1, "entries": 52}
+    assert ran.json == {"file": "report.html", "triggers": 1, "entries": 52, "damaged": {}}
     assert (tmp_path / "report.html").read_text().endswith("</html>\n")
     again = run("report", "--history", "test.history")
     assert (again.status, "--force" in again.err) == (2, True)

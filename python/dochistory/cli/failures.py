@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from collections.abc import Mapping
 from enum import IntEnum
 
 import dochistory as dh
@@ -101,6 +102,17 @@ def explained(error: Exception) -> CommandError | None:
             code, text = (coded[1], coded[2]) if coded else ("DH-STORAGE", _said(error))
             return CommandError(in_options(text), _BY_CODE.get(code, status), code)
     return None
+
+
+def done_but(left: Mapping[str, dh.DocHistoryError]) -> Exit:
+    """How a command ends that has done everything, but for what is damaged: as its first error says.
+
+    Raises:
+        DocHistoryError: there is one.
+    """
+    for error in left.values():
+        raise error
+    return Exit.DONE
 
 
 def in_options(text: str) -> str:

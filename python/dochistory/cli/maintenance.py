@@ -8,7 +8,7 @@ import dochistory as dh
 from dochistory._damage import is_damage, triggers_ever_used
 from dochistory.cli import show
 from dochistory.cli.context import Add, Context, duration, moment, trigger_option, yes_option
-from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.failures import CommandError, Exit, done_but
 from dochistory.cli.parser import add_group
 from dochistory.settings import stored_settings
 
@@ -149,9 +149,7 @@ def purge(context: Context) -> Exit:
                 continue
             purged.update(gone)
     _show_purged(context, now, purged, left)
-    if left:
-        raise next(iter(left.values()))
-    return Exit.DONE
+    return done_but(left)
 
 
 def _show_purged(

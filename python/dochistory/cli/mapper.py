@@ -3,15 +3,17 @@
 import datetime as dt
 import itertools
 import sys
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import dochistory as dh
+from dochistory._damage import mappers_ever_used, split
 from dochistory.cli import show
 from dochistory.cli.context import Add, Context, duration, moment
-from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.failures import CommandError, Exit, done_but
 from dochistory.cli.names import known, near
 from dochistory.cli.parser import add_group
 from dochistory.cli.streams import standard_input
@@ -148,21 +150,22 @@ def purge(context: Context) -> Exit:
     """Remove expired mappings."""
     options = context.options
     now = options.now or dt.datetime.now(dt.UTC)
-    purged: dict[str, Any] = {}
     with context.open(read_only=options.dry_run) as history:
-        for channel in _channels(context, history):
-            mapper = history.mapper(channel)
-            purged[channel] = mapper.purge(now, options.include_pending, options.dry_run, force=options.force)
+        how = {"include_pending": options.include_pending, "dry_run": options.dry_run, "force": options.force}
+        purged, damaged = split(_channels(context, history), lambda name: history.mapper(name).purge(now, **how))
+    told = {name: str(error) for name, error in damaged.items()}
     if context.json:
-        print(show.as_json({"dry_run": options.dry_run, "now": now, "channels": purged}))
-        return Exit.DONE
+        print(show.as_json({"dry_run": options.dry_run, "now": now, "channels": purged, "not_purged": told}))
+        return done_but(damaged)
+    for name, error in told.items():
+        context.warn(f"{name}: not purged: {error}")
     title = "what would go" if options.dry_run else "what went"
     rows = [
         [name, one["entries"], one["log_entries"], one["files"], show.size(one["bytes"])]
         for name, one in purged.items()
     ]
     show.table(title, ["channel", "entries", "in the log", "files", "size of files"], rows)
-    return Exit.DONE
+    return done_but(damaged)
 
 
 def _ids(context: Context) -> list[str]:
@@ -177,7 +180,7 @@ def _ids(context: Context) -> list[str]:
 
 def _channels(context: Context, history: dh.History) -> list[str]:
     """The selected channels: the one of the option, or all."""
-    there = history.mappers()
+    there = mappers_ever_used(history, None if history.url else Path(history.path))
     named = context.options.channel
     if named is None:
         return sorted(there)

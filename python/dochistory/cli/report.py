@@ -40,7 +40,8 @@ def report(context: Context) -> Exit:
     options = context.options
     check_output(options)
     with context.open(read_only=True) as history:
-        context.named(history)
+        if options.trigger:
+            context.named(history)
         with show.progress("reading entries", quiet=context.json) as progress:
             found = pages.gather(
                 history, journal=options.journal, trigger=options.trigger, doubts=options.doubts, progress=progress
@@ -56,8 +57,11 @@ def report(context: Context) -> Exit:
     with draft(path, force=options.force) as made:
         made.write_text(page, encoding="utf-8")
     entries = sum(trigger.entries for trigger in found.triggers)
+    damaged = found.overview.damaged
+    for name, why in damaged.items():
+        context.warn(f"{name}: not in the report: {why}")
     if context.json:
-        print(show.as_json({"file": path, "triggers": len(found.triggers), "entries": entries}))
+        print(show.as_json({"file": path, "triggers": len(found.triggers), "entries": entries, "damaged": damaged}))
     else:
         print(f"{path}: {counted(len(found.triggers), 'trigger')}, {counted(entries, 'entry')}")
     return Exit.DONE

@@ -1,12 +1,14 @@
 """`dochistory stats`: figures of a history, and exactly-once statistics where they are kept."""
 
+from pathlib import Path
 from typing import Any
 
 import dochistory as dh
 from dochistory import metrics
+from dochistory._damage import figures_beside_damage, triggers_ever_used
 from dochistory.cli import show
 from dochistory.cli.context import Add, Context, positive, trigger_option, yes_option
-from dochistory.cli.failures import CommandError, Exit
+from dochistory.cli.failures import CommandError, Exit, done_but
 from dochistory.cli.parser import add_group
 from dochistory.statistics import Statistics
 
@@ -122,7 +124,7 @@ def _by_rule(in_doubt: dict[str, int]) -> str:
 def stats(context: Context) -> Exit:
     """Show figures of a history."""
     with context.open(read_only=True) as history:
-        names = context.named(history)
+        names = context.chosen(triggers_ever_used(history, path := None if history.url else Path(history.path)))
         if context.options.prometheus:
             if context.json:
                 raise CommandError("two formats given: pass --json or --prometheus")
@@ -131,27 +133,35 @@ def stats(context: Context) -> Exit:
                 end="",
             )
             return Exit.DONE
-        found = history.stats()
-        figures: dict[str, Any] = {**found, "triggers": {name: found["triggers"][name] for name in names}}
+        found, damaged = figures_beside_damage(history, path)
+        # A damaged one beside the one that is named is none of its business.
+        if context.options.trigger is not None:
+            damaged = {name: one for name, one in damaged.items() if name in names}
+            done_but(damaged)
+        figures: dict[str, Any] = {**found, "triggers": {n: found["triggers"][n] for n in names if n not in damaged}}
         if context.json:
             figures["statistics"] = statistics_shown(context, history, names)
+            figures["damaged"] = {name: str(error) for name, error in damaged.items()}
             print(show.as_json(figures))
-            return Exit.DONE
+            return done_but(damaged)
     print(figures["path"])
-    print(f"made at {show.cell(figures['created_at'])} UTC, {figures['shards']} shards")
+    if figures["created_at"]:
+        print(f"made at {show.cell(figures['created_at'])} UTC, {figures['shards']} shards")
+    for name, error in damaged.items():
+        context.warn(f"{name}: no figures: {error}")
     _show_spaces(figures)
     columns = ["trigger", "entries", "in the log", "bytes", "segments", "filters", "oldest (UTC)", "time to live"]
     rows = [_row(name, one) for name, one in figures["triggers"].items()]
     show.table("", columns, rows)
     with context.open(read_only=True) as history:
         statistics_shown(context, history, names)
-    return Exit.DONE
+    return done_but(damaged)
 
 
 def _show_spaces(figures: dict[str, Any]) -> None:
-    """Mappers and streams of guaranteed delivery, if there are any."""
+    """Mappers and streams of guaranteed delivery, if there are any, and are known."""
     spaces = [(f"mapper:{name}", one) for name, one in figures["mappers"].items()]
-    spaces += [(f"delivery:{name}", one) for name, one in figures["delivery"].items()]
+    spaces += [(f"delivery:{name}", one) for name, one in (figures["delivery"] or {}).items()]
     if not spaces:
         return
     rows = [

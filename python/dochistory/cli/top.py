@@ -40,7 +40,8 @@ def top(context: Context) -> Exit:
     runs = options.runs or (None if live else 1)
     for number in itertools.count(1):
         with context.looked_at() as history:
-            context.named(history)
+            if options.trigger:
+                context.named(history)
             seen = overview.look(history, trigger=options.trigger, in_progress=not options.fast)
         if live:
             sys.stdout.write("\x1b[H\x1b[2J")

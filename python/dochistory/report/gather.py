@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 import dochistory as dh
 from dochistory import overview
+from dochistory._damage import figures_beside_damage, split
 from dochistory.report.model import Bar, Doubt, Kept, Partition, Report, TriggerReport, Verdicts
 
 _GRAINS = {1: "second", 60: "minute", 3_600: "hour"}
@@ -42,20 +43,25 @@ def gather(
         progress: called with (entries read, entries in all).
 
     Returns:
-        Report: the data of the page.
+        Report: the data of the page. A damaged trigger is named, and hides no other.
 
     Raises:
+        ConfigError: [DH-CONFIG] the history has no trigger of that name.
+        CorruptError: [DH-CORRUPT] the named trigger is damaged.
         SchemaError: [DH-SCHEMA] the journal is not a journal.
     """
     at = now or dt.datetime.now(dt.UTC)
-    figures = history.stats()
+    figures, _ = figures_beside_damage(history, None if history.url else Path(history.path))
     names = sorted(figures["triggers"]) if trigger is None else [trigger]
     records = None if journal is None else _journal(journal, names)
-    chosen = {name: figures["triggers"][name] for name in names}
+    chosen = {name: figures["triggers"].get(name) or history.stats(name) for name in names}
     grain = _grain(chosen, at)
     scan = _Scan(doubts, grain, sum(map(_entries, chosen.values())), progress)
-    for name in names:
-        scan.read(history, name)
+    if trigger is None:
+        read, _ = split(names, lambda name: scan.read(history, name))
+        names = list(read)
+    else:
+        scan.read(history, trigger)
     begun = scan.begun
     told = {status: _counted(records, status, grain) for status in ("DUPLICATE", "IN_DOUBT")}
     width = _width([*begun, *told["DUPLICATE"], *told["IN_DOUBT"]], grain)

@@ -93,7 +93,8 @@ class Report:
     """A history at one moment."""
 
     path: str
-    created_at: dt.datetime
+    created_at: dt.datetime | None
+    """None beside something damaged."""
     at: dt.datetime
     version: str
     overview: Overview
