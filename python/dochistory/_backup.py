@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import dochistory as dh
-from dochistory import _durations, _existing, _files, _moment, _native, objects
+from dochistory import _checks, _durations, _existing, _files, _moment, _native, objects
 from dochistory.audit import copies
 
 _ATTEMPTS = 40
@@ -69,6 +69,8 @@ def backup(
             docs/buckets.md.
     """
     named = (history.url or history.path) if isinstance(history, dh.History) else history
+    _checks.place("history", named)
+    _checks.place("target", target, may_be_open=False)
     source = os.fspath(named) if objects.is_url(named) else dh.local_path(named)
     given = _Given(source, lock_timeout, progress, storage_options)
     with _existing.needed():

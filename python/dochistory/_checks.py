@@ -2,7 +2,8 @@
 
 import datetime as dt
 import operator
-from collections.abc import Collection, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import dochistory as dh
@@ -16,6 +17,36 @@ def trigger(given: Any) -> None:
     """
     if not isinstance(given, dh.Trigger):
         raise dh.ConfigError(f"[DH-CONFIG] trigger is {given!r}; needed is a dochistory.Trigger")
+
+
+def triggers(given: Any) -> "list[dh.Trigger]":
+    """Triggers as a list; anything else is refused.
+
+    Raises:
+        ConfigError: [DH-CONFIG] it is something else, such as a single trigger.
+    """
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        raise dh.ConfigError(f"[DH-CONFIG] triggers is {given!r}; allowed is an iterable of dochistory.Trigger")
+    listed = list(given)
+    for one in listed:
+        trigger(one)
+    return listed
+
+
+def place(name: str, given: Any, *, may_be_open: bool = True) -> None:
+    """Refuse anything that names no place of a history.
+
+    Args:
+        name: the name of the argument.
+        given: the value, where it is no `History`.
+        may_be_open: whether that would be allowed.
+
+    Raises:
+        ConfigError: [DH-CONFIG] it is something else, such as None.
+    """
+    if not isinstance(given, str | os.PathLike):
+        allowed = "a path, the URL of a bucket, or a dochistory.History" if may_be_open else "a path or a bucket's URL"
+        raise dh.ConfigError(f"[DH-CONFIG] {name} is {given!r}; allowed is {allowed}")
 
 
 def columns(given: Any) -> None:

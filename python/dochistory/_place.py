@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import dochistory as dh
-from dochistory import _durations, _existing, objects
+from dochistory import _checks, _durations, _existing, objects
 from dochistory.objects.options import StorageOptions
 
 
@@ -40,6 +40,7 @@ class Place:
         if isinstance(history, dh.History):
             named: str | os.PathLike[str] = history.url or history.path
         else:
+            _checks.place("history", history)
             named = history
         if objects.is_url(named):
             StorageOptions(storage_options)  # what makes no sense is better said now than at the first document

@@ -79,10 +79,7 @@ class Sweeper:
         self._opened: tuple[int, dh.History] | None = None  # of a URL, and by which process
         self.path = self._at.directory
         self._figures = self._at.figures(state)
-        expected = list(triggers)
-        for trigger in expected:
-            _checks.trigger(trigger)
-        self._triggers = {trigger.name: trigger for trigger in expected}
+        self._triggers = {trigger.name: trigger for trigger in _checks.triggers(triggers)}
         self._every = dt.timedelta(seconds=_durations.seconds("every", every, least=0.001))
         self._window = None if retry_window is None else _durations.seconds("retry_window", retry_window)
         self._on_sweep = on_sweep
