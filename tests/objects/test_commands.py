@@ -256,7 +256,7 @@ def test_pins_of_a_bucket_are_listed_and_released(run: Run, s3: Server, place: s
 
 def test_the_page_of_a_bucket_is_written(run: Run, place: str, made: list[str], tmp_path: Path) -> None:
     ran = run("--history", place, "report", "--output", tmp_path / "page.html", "--json")
-    assert ran.json == {"file": str(tmp_path / "page.html"), "triggers": 1, "entries": len(made)}
+    assert ran.json == {"file": str(tmp_path / "page.html"), "triggers": 1, "entries": len(made), "damaged": {}}
     page = (tmp_path / "page.html").read_text()
     assert place in page
     assert "they count all documents so far that this machine judged, and do not shrink" in page

@@ -186,7 +186,7 @@ def test_worker_asks_for_a_pin_and_its_files_at_once(
             proxy.reset()
             with seen_by(s3.through(proxy.port), snapshot, tmp_path / "worker")._opened() as reader:  # noqa: SLF001
                 assert rules(reader, ["done", "doubtful", "a"]) == ["R9", "R11", "R8"]
-            assert dict(proxy.counts) == asked
+            assert dict(proxy.counts) == asked, proxy.targets
 
 
 def test_worker_believes_no_description_that_the_bucket_denies(
