@@ -17,34 +17,32 @@ def is_damage(error: dh.DocHistoryError) -> bool:
     return isinstance(error, dh.CorruptError | dh.StorageError) or str(error).startswith("[DH-MISSING]")
 
 
-def triggers_ever_used(history: dh.History, path: Path | None) -> list[str]:
+def triggers_ever_used(history: dh.History) -> list[str]:
     """The triggers of a history. Where the manifest of one is damaged, those that were ever used.
 
     Args:
         history: the open history.
-        path: its directory; None for one in a bucket.
 
     Raises:
         CorruptError: [DH-CORRUPT] a trigger is damaged, and nothing else knows their names.
         StorageError: [DH-IO] the system refuses its files, and nothing else knows their names.
     """
-    return _ever_used(history.triggers, path, "triggers")
+    return _ever_used(history, history.triggers, "triggers")
 
 
-def mappers_ever_used(history: dh.History, path: Path | None) -> list[str]:
+def mappers_ever_used(history: dh.History) -> list[str]:
     """The channels of a history that have mappings, as `triggers_ever_used`."""
-    names = _ever_used(history.mappers, path, "mappers")
+    names = _ever_used(history, history.mappers, "mappers")
     return [name.removeprefix("mapper:") for name in names]
 
 
-def figures_beside_damage(history: dh.History, path: Path | None) -> tuple[dict[str, Any], Damaged]:
+def figures_beside_damage(history: dh.History) -> tuple[dict[str, Any], Damaged]:
     """`History.stats` without the triggers and mappers that are damaged, and what is wrong with each of those.
 
     Beside damage, only the figures of triggers and mappers are known: the others are None.
 
     Args:
         history: the open history.
-        path: its directory; None for one in a bucket.
 
     Raises:
         CorruptError: [DH-CORRUPT] a trigger is damaged, and nothing else knows their names.
@@ -55,22 +53,23 @@ def figures_beside_damage(history: dh.History, path: Path | None) -> tuple[dict[
     except dh.DocHistoryError as error:
         if not is_damage(error):
             raise
-    triggers, damaged = split(triggers_ever_used(history, path), history.stats)
-    mappers, more = split(mappers_ever_used(history, path), lambda name: history.mapper(name).stats())
+    triggers, damaged = split(triggers_ever_used(history), history.stats)
+    mappers, more = split(mappers_ever_used(history), lambda name: history.mapper(name).stats())
     damaged |= {f"mapper {name}": error for name, error in more.items()}
     unknown = dict.fromkeys(("id", "created_at", "shards", "delivery"))
     return {"path": history.url or history.path, "triggers": triggers, "mappers": mappers, **unknown}, damaged
 
 
-def split(names: Iterable[str], of: Callable[[str], T]) -> tuple[dict[str, T], Damaged]:
+def split(names: Iterable[str], of: Callable[[str], T], *, or_locked: bool = False) -> tuple[dict[str, T], Damaged]:
     """What `of` tells of each name, in their order; and of those that are damaged, what is wrong.
 
     Args:
         names: triggers, or mappers.
-        of: reads one of them.
+        of: reads one of them, or purges it.
+        or_locked: whether those that another writer holds are passed over, too.
 
     Raises:
-        DocHistoryError: as `of`, where it is no damage.
+        DocHistoryError: as `of`, where it is none of these.
     """
     found: dict[str, T] = {}
     damaged: Damaged = {}
@@ -78,17 +77,20 @@ def split(names: Iterable[str], of: Callable[[str], T]) -> tuple[dict[str, T], D
         try:
             found[name] = of(name)
         except dh.DocHistoryError as error:
-            if not is_damage(error):
+            if not (is_damage(error) or (or_locked and isinstance(error, dh.LockedError))):
                 raise
             damaged[name] = error
     return found, damaged
 
 
-def _ever_used(listed: Callable[[], list[str]], path: Path | None, room: str) -> list[str]:
+def _ever_used(history: dh.History, listed: Callable[[], list[str]], room: str) -> list[str]:
     try:
         return listed()
     except (dh.CorruptError, dh.StorageError):
-        if path is None or not (known := [*(path / "known").glob(f"{room}-*")]):
+        if history.url:
+            raise  # a bucket keeps no such list
+        path = Path(history.path)
+        if not (known := [*(path / "known").glob(f"{room}-*")]):
             raise
         with _files.storage(path):
             return sorted(one.read_bytes().decode(errors="replace") for one in known)

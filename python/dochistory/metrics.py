@@ -15,7 +15,6 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -292,7 +291,7 @@ def readable(
         CorruptError: [DH-CORRUPT] a trigger is damaged, and nothing knows their names.
     """
     moment = now or dt.datetime.now(dt.UTC)
-    there = triggers_ever_used(history, None if history.url else Path(history.path))
+    there = triggers_ever_used(history)
     wanted = (name for name in there if _is_wanted(name, triggers))
     return split(wanted, lambda name: _of(history, name, in_progress, moment))
 

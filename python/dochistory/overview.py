@@ -13,7 +13,6 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from shlex import quote
 from typing import Any
 
@@ -110,9 +109,7 @@ def look(
     kept = _audit(history)
     counted = Statistics(history).summary()
     suspended = {one.trigger: one.reason for one in suspension.suspended(history)}
-    pending, of_mappers = split(
-        mappers_ever_used(history, None if history.url else Path(history.path)), lambda name: _pending(history, name)
-    )
+    pending, of_mappers = split(mappers_ever_used(history), lambda name: _pending(history, name))
     streams, of_streams = split(["guaranteed delivery"], lambda _: _streams(history))
     damaged |= {f"mapper {name}": error for name, error in of_mappers.items()} | of_streams
     return Overview(

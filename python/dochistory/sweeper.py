@@ -163,7 +163,7 @@ class Sweeper:
         purged: dict[str, Any] = {}
         figures: dict[str, Any] = {}
         self._skipped = {}
-        there = triggers_ever_used(history, self.path)
+        there = triggers_ever_used(history)
         names = {*there, *self._triggers}
         for name in sorted(names):
             try:
@@ -224,7 +224,7 @@ class Sweeper:
 
     def _sweep_results(self, history: dh.History, names: Iterable[str], log: logging.Logger) -> None:
         """Purge what services returned: it is kept for their triggers' time to live."""
-        kept = {*mappers_ever_used(history, self.path)}
+        kept = {*mappers_ever_used(history)}
         for channel in sorted({_results.channel_of(name) for name in names} & kept):
             try:
                 gone = history.mapper(channel).purge(now=self._now())

@@ -164,8 +164,8 @@ def fault_proxy(upstream: int, **settings: Any) -> Iterator[FaultProxy]:
 def _asked(port: int, request: Request) -> bytes:
     """The store's answer, on a connection of its own: some servers lose the second request on one.
 
-    A busy server may drop a connection, and no test counts what its client then asks again: a read
-    is asked again here.
+    A busy server may drop a connection. The client would ask again, and tests count what it asks:
+    so a read is asked again here.
     """
     for _ in range(3 if request.method in ("GET", "HEAD") else 1):
         if (answer := _asked_once(port, request)) is not None:

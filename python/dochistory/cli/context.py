@@ -223,7 +223,7 @@ class Context:
         """All triggers. Where one is named, a damaged one beside it is none of its business."""
         if self.options.trigger is None:
             return history.triggers()
-        return triggers_ever_used(history, None if isinstance(self.place, str) else self.place)
+        return triggers_ever_used(history)
 
     def chosen(self, there: Iterable[str]) -> list[str]:
         """Of these triggers the one of the option, or all.

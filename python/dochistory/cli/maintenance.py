@@ -5,7 +5,7 @@ import datetime as dt
 from typing import Any
 
 import dochistory as dh
-from dochistory._damage import is_damage, triggers_ever_used
+from dochistory._damage import split, triggers_ever_used
 from dochistory.cli import show
 from dochistory.cli.context import Add, Context, duration, moment, trigger_option, yes_option
 from dochistory.cli.failures import CommandError, Exit, done_but
@@ -135,19 +135,13 @@ def purge(context: Context) -> Exit:
     """Drop expired entries."""
     options = context.options
     now = options.now or dt.datetime.now(dt.UTC)
-    purged: dict[str, Any] = {}
-    left: dict[str, dh.DocHistoryError] = {}
+    how = {"now": now, "dry_run": options.dry_run, "force": options.force}
     with context.open(read_only=options.dry_run) as history:
-        path = None if isinstance(context.place, str) else context.place
-        for name in context.chosen(triggers_ever_used(history, path)):
-            try:
-                gone = history.purge(context.described(name), now=now, dry_run=options.dry_run, force=options.force)
-            except dh.DocHistoryError as error:
-                if options.trigger or not (is_damage(error) or isinstance(error, dh.LockedError)):
-                    raise
-                left[name] = error
-                continue
-            purged.update(gone)
+        names = context.chosen(triggers_ever_used(history))
+        gone, left = split(names, lambda name: history.purge(context.described(name), **how), or_locked=True)
+    if options.trigger:
+        done_but(left)
+    purged = {name: one for of_one in gone.values() for name, one in of_one.items()}
     _show_purged(context, now, purged, left)
     return done_but(left)
 

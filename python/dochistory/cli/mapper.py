@@ -3,7 +3,6 @@
 import datetime as dt
 import itertools
 import sys
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -152,7 +151,11 @@ def purge(context: Context) -> Exit:
     now = options.now or dt.datetime.now(dt.UTC)
     with context.open(read_only=options.dry_run) as history:
         how = {"include_pending": options.include_pending, "dry_run": options.dry_run, "force": options.force}
-        purged, damaged = split(_channels(context, history), lambda name: history.mapper(name).purge(now, **how))
+        purged, damaged = split(
+            _channels(context, history), lambda name: history.mapper(name).purge(now, **how), or_locked=True
+        )
+    if options.channel:
+        done_but(damaged)
     told = {name: str(error) for name, error in damaged.items()}
     if context.json:
         print(show.as_json({"dry_run": options.dry_run, "now": now, "channels": purged, "not_purged": told}))
@@ -180,7 +183,7 @@ def _ids(context: Context) -> list[str]:
 
 def _channels(context: Context, history: dh.History) -> list[str]:
     """The selected channels: the one of the option, or all."""
-    there = mappers_ever_used(history, None if history.url else Path(history.path))
+    there = mappers_ever_used(history)
     named = context.options.channel
     if named is None:
         return sorted(there)

@@ -1,6 +1,5 @@
 """`dochistory stats`: figures of a history, and exactly-once statistics where they are kept."""
 
-from pathlib import Path
 from typing import Any
 
 import dochistory as dh
@@ -124,7 +123,7 @@ def _by_rule(in_doubt: dict[str, int]) -> str:
 def stats(context: Context) -> Exit:
     """Show figures of a history."""
     with context.open(read_only=True) as history:
-        names = context.chosen(triggers_ever_used(history, path := None if history.url else Path(history.path)))
+        names = context.chosen(triggers_ever_used(history))
         if context.options.prometheus:
             if context.json:
                 raise CommandError("two formats given: pass --json or --prometheus")
@@ -133,7 +132,7 @@ def stats(context: Context) -> Exit:
                 end="",
             )
             return Exit.DONE
-        found, damaged = figures_beside_damage(history, path)
+        found, damaged = figures_beside_damage(history)
         # A damaged one beside the one that is named is none of its business.
         if context.options.trigger is not None:
             damaged = {name: one for name, one in damaged.items() if name in names}

@@ -51,7 +51,7 @@ def gather(
         SchemaError: [DH-SCHEMA] the journal is not a journal.
     """
     at = now or dt.datetime.now(dt.UTC)
-    figures, _ = figures_beside_damage(history, None if history.url else Path(history.path))
+    figures, _ = figures_beside_damage(history)
     names = sorted(figures["triggers"]) if trigger is None else [trigger]
     records = None if journal is None else _journal(journal, names)
     chosen = {name: figures["triggers"].get(name) or history.stats(name) for name in names}
