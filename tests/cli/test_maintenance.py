@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import dochistory as dh
+from dochistory._damage import split
 from tests.cli.conftest import Run
 from tests.support import documents, entries, status_of, trigger
 
@@ -207,6 +208,18 @@ def test_figures_are_shown_beside_what_is_damaged(run: Run, orders: Path, file: 
     assert ran.json["not_purged"]["other"].startswith("[DH-CORRUPT]")
     assert "other: not purged: [DH-CORRUPT]" in run("mapper", "purge", "--history", orders).err
     assert run("mapper", "pending", "--history", orders, "--channel", "ids").status == 0
+
+
+def test_only_a_purge_passes_over_what_another_writer_holds() -> None:
+    def of(name: str) -> str:
+        if name == "held":
+            raise dh.LockedError("[DH-LOCKED] held")
+        return name.upper()
+
+    found, left = split(["orders", "held", "aged"], of, or_locked=True)
+    assert (found, [*left]) == ({"aged": "AGED", "orders": "ORDERS"}, ["held"])
+    with pytest.raises(dh.LockedError):
+        split(["orders", "held"], of)
 
 
 def test_a_damaged_history_has_no_backup(run: Run, orders: Path, tmp_path: Path) -> None:
